@@ -1,0 +1,181 @@
+/* davit.h: the C API of the run side. Open an image, make executors, run them.
+ *
+ * Threads
+ *   Library    No global state. Any number of images and executors in a process.
+ *   Image      Immutable once open; share it between threads and executors freely.
+ *   Executor   One thread at a time. Different executors run at the same time on any threads, also
+ *              when they share an image.
+ *   fork       An executor made before fork() works in the child when its target is cpu.
+ *
+ * Trust
+ *   An image file is untrusted input. dvt_image_open_* checks everything that running relies on;
+ *   a file that breaks a rule gives DVT_INVALID_IMAGE and an error that names table, index, rule.
+ *
+ * Memory
+ *   Objects are opaque; destroy what you create. An image must outlive its executors: executors
+ * hold a reference, so that dvt_image_close() before dvt_executor_destroy() is safe. Bound input
+ * and output buffers belong to the caller and stay in use until they are rebound, or the executor
+ * is destroyed. dvt_executor_run() of a cpu image allocates nothing.
+ *
+ * Errors
+ *   Every function that can fail returns a DvtCode and, when `error` is not NULL, fills it in.
+ *   Nothing throws.
+ */
+#pragma once
+
+#include "davit/kernel.h"
+#include "davit/types.h"
+
+#if defined(__GNUC__)
+#define DVT_API __attribute__((visibility("default")))
+#define DVT_NODISCARD __attribute__((warn_unused_result))
+#else
+#define DVT_API
+#define DVT_NODISCARD
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DVT_VERSION_MAJOR 0
+#define DVT_VERSION_MINOR 1
+#define DVT_VERSION_PATCH 0
+
+/* "0.1.0" */
+DVT_API const char* dvt_version(void);
+
+/* ---- Images -----------------------------------------------------------------------------------
+ */
+
+typedef struct DvtImage DvtImage;
+
+typedef struct DvtImageOptions {
+  uint32_t struct_size;  /* sizeof(DvtImageOptions); lets the struct grow. */
+  uint32_t skip_digests; /* 1: do not check the XXH3 digests (structure is always checked). */
+  uint32_t prefault; /* 1: touch all pages at open, so that the first run is as fast as others. */
+  uint32_t reserved;
+  /* Kernels of the caller, searched before Davit's own. The array and the kernels must outlive the
+   * image. */
+  const DvtKernelTable* kernel_tables;
+  size_t kernel_table_count;
+  uint64_t arena_bytes_max; /* Refuse images whose executors need more; 0: no limit. */
+} DvtImageOptions;
+
+/* Defaults: everything checked, no extra kernels, no limit. */
+DVT_API void dvt_image_options_init(DvtImageOptions* options);
+
+/* Maps the file read-only. Constants are used in place, never copied. `options` may be NULL. */
+DVT_API DVT_NODISCARD DvtCode dvt_image_open_file(const char* path, const DvtImageOptions* options,
+                                                  DvtImage** out, DvtError* error);
+
+/* Borrows [data, data + size), which must stay unchanged until the image and all its executors are
+ * gone. If data is not aligned to 64 bytes, metadata is copied once; constants that need alignment
+ * are then refused. */
+DVT_API DVT_NODISCARD DvtCode dvt_image_open_memory(const void* data, size_t size,
+                                                    const DvtImageOptions* options, DvtImage** out,
+                                                    DvtError* error);
+
+/* Drops the caller's reference. NULL is fine. */
+DVT_API void dvt_image_close(DvtImage* image);
+
+/* "cpu" or "ascend:910B2". Lives as long as the image, like all strings below. */
+DVT_API const char* dvt_image_target(const DvtImage* image);
+
+typedef struct DvtPortInfo {
+  const char* name;
+  DvtTensor tensor;                  /* For a dynamic dimension: its maximum. */
+  int64_t dims_min[DVT_MAX_RANK];    /* Equal to tensor.dims for static dimensions. */
+  const char* symbols[DVT_MAX_RANK]; /* "" for an unnamed dimension. */
+} DvtPortInfo;
+
+DVT_API uint32_t dvt_image_input_count(const DvtImage* image);
+DVT_API uint32_t dvt_image_output_count(const DvtImage* image);
+DVT_API DVT_NODISCARD DvtCode dvt_image_input_info(const DvtImage* image, uint32_t index,
+                                                   DvtPortInfo* out, DvtError* error);
+DVT_API DVT_NODISCARD DvtCode dvt_image_output_info(const DvtImage* image, uint32_t index,
+                                                    DvtPortInfo* out, DvtError* error);
+/* Index of a name, or DVT_NO_INDEX. */
+DVT_API uint32_t dvt_image_find_input(const DvtImage* image, const char* name);
+DVT_API uint32_t dvt_image_find_output(const DvtImage* image, const char* name);
+
+typedef struct DvtImageInfo {
+  uint64_t file_bytes;
+  uint64_t constant_bytes;
+  uint64_t arena_bytes;             /* Planned values of one executor. */
+  uint64_t arena_lower_bound_bytes; /* What no plan can beat. */
+  uint64_t executor_bytes;          /* All that one executor allocates, arena included. */
+  uint32_t node_count;              /* Of Main. */
+  uint32_t edge_count;              /* Of Main. */
+  uint32_t value_count;
+  uint16_t version_major, version_minor;
+  const char* producer;
+  const char* source_name;
+  const char* source_digest;
+  const char* options;
+} DvtImageInfo;
+DVT_API void dvt_image_info(const DvtImage* image, DvtImageInfo* out);
+
+/* ---- Executors --------------------------------------------------------------------------------
+ */
+
+typedef struct DvtExecutor DvtExecutor;
+
+struct DvtDevice; /* davit/device.h; NULL selects the target's default. */
+
+typedef struct DvtExecutorOptions {
+  uint32_t struct_size; /* sizeof(DvtExecutorOptions). */
+  uint32_t reserved;
+  struct DvtDevice* device; /* Borrowed; must outlive the executor. NULL for cpu images is fine. */
+  int64_t synchronize_timeout_us; /* For device waits; default -1: no limit. */
+} DvtExecutorOptions;
+DVT_API void dvt_executor_options_init(DvtExecutorOptions* options);
+
+/* Load: allocates the arena, binds kernels, runs Init. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_create(DvtImage* image,
+                                                  const DvtExecutorOptions* options,
+                                                  DvtExecutor** out, DvtError* error);
+
+/* Unload: runs DeInit, frees everything. NULL is fine. Errors of DeInit are dropped here; call
+ * dvt_executor_unload() first to see them. */
+DVT_API void dvt_executor_destroy(DvtExecutor* executor);
+DVT_API DVT_NODISCARD DvtCode dvt_executor_unload(DvtExecutor* executor, DvtError* error);
+
+/* Binds a caller's buffer, without a copy. `bytes` must be at least the tensor's, and `data`
+ * aligned to its element. Two outputs must not overlap; an output must not overlap an input. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_input(DvtExecutor* executor, uint32_t index,
+                                                      const void* data, size_t bytes,
+                                                      DvtError* error);
+DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_output(DvtExecutor* executor, uint32_t index,
+                                                       void* data, size_t bytes, DvtError* error);
+
+/* Execute: runs Main once. All inputs and outputs must be bound. After a failure the executor is
+ * ready for the next run. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_run(DvtExecutor* executor, DvtError* error);
+
+/* Called around every node of a traced run. `begin_ns` and `end_ns` are from CLOCK_MONOTONIC. */
+typedef struct DvtNodeEvent {
+  uint32_t node;
+  uint32_t lane;
+  DvtCode code;
+  uint32_t reserved;
+  const char* origin; /* Original node path. */
+  const char* op;
+  const char* kernel;
+  int64_t begin_ns, end_ns;
+  const DvtContext* context;
+} DvtNodeEvent;
+typedef void (*DvtNodeObserver)(void* user, const DvtNodeEvent* event);
+
+/* As dvt_executor_run, but calls `observer` after every node. Same results; its own loop, so that
+ * dvt_executor_run pays nothing for it. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_run_observed(DvtExecutor* executor,
+                                                        DvtNodeObserver observer, void* user,
+                                                        DvtError* error);
+
+/* Davit's own kernels for the cpu. */
+DVT_API DvtKernelTable dvt_cpu_kernels(void);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif

@@ -1,0 +1,58 @@
+// compile.hpp: the compile side's front door: a model becomes an image.
+//
+// Threads  Functions are pure but for files; call them from any thread.
+// Trust    Models are untrusted input. Errors name node, operator and cause; unsupported operators
+//          are all reported at once.
+// Memory   Returns owned bytes. No file is written here but by compile_file().
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+#include "ir/module.hpp"
+#include "schema/layout.h"
+
+namespace davit::compiler {
+
+struct CompileOptions {
+  DvtTarget target = DVT_TARGET_CPU;
+  std::string soc = "910B2";  // For ascend.
+  // Input name to extents; replaces free dimensions (trtexec --shapes).
+  std::map<std::string, std::vector<int64_t>> shapes;
+  std::map<std::string, int64_t> symbols;  // --dim N=8
+  // Inputs turned into constants (--freeze name=@file.npy), for parameters that shapes depend on.
+  std::map<std::string, ir::TensorData> frozen_inputs;
+  std::vector<std::string> disabled_passes;
+  // Told before each stage starts, with the seconds the last one took. May be empty.
+  std::function<void(std::string_view stage)> on_stage;
+};
+
+struct CompileReport {
+  struct Stage {
+    std::string name;
+    double seconds;
+  };
+  std::vector<Stage> stages;
+  uint32_t source_nodes = 0, folded_nodes = 0, dead_nodes = 0, aliased_nodes = 0, image_nodes = 0;
+  uint64_t arena_bytes = 0, lower_bound_bytes = 0, constant_bytes = 0, file_bytes = 0;
+};
+
+struct CompiledImage {
+  std::vector<std::byte> bytes;
+  CompileReport report;
+};
+
+// Imports an ONNX file (ir/onnx), then compile_module().
+Result<CompiledImage> compile_onnx_file(const std::string& path, const CompileOptions& options);
+
+// Shapes, inference, folding, dead code, lowering, planning, writing. Takes the module by value: it
+// is rewritten.
+Result<CompiledImage> compile_module(ir::Module module, const CompileOptions& options);
+
+}  // namespace davit::compiler

@@ -1,0 +1,114 @@
+// image_model.hpp: an execute-graph image as plain C++ data. Lowering and the text assembler build
+// one, write_image() serialises it, read_image_model() gets it back for dumps.
+//
+// Threads  A value; share it like any other value.
+// Trust    write_image() checks everything that exec/verify.cpp would, by verifying its own result.
+// Memory   Owns all but constant data above: constants may borrow (ConstantSegment).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "davit/kernel.h"
+#include "schema/layout.h"
+
+namespace davit::image {
+
+inline constexpr uint32_t kNone = UINT32_MAX;
+
+enum class ValueKind : uint8_t { kWord, kPlanned, kConstant, kInput, kOutput, kDevice };
+enum class GraphRole : uint8_t { kInit, kMain, kDeInit, kBody };
+
+struct KernelRef {
+  std::string name;
+  uint32_t abi_version = DVT_KERNEL_ABI_VERSION;
+  uint32_t flags = 0;
+};
+
+struct Value {
+  ValueKind kind = ValueKind::kWord;
+  bool has_tensor = false;
+  DvtTensor tensor{};   // When has_tensor. The writer deduplicates descriptors.
+  uint64_t offset = 0;  // See ValueKind in schema/image.fbs.
+  std::string name;     // Original tensor name; may be empty.
+};
+
+struct DimRange {
+  int64_t min = 0, max = 0;
+  std::string symbol;  // Empty for none.
+};
+
+struct Port {
+  std::string name;
+  uint32_t value = kNone;
+  std::vector<DimRange> dims;
+};
+
+struct Node {
+  uint32_t kernel = kNone;       // Index in ImageModel::kernels.
+  std::vector<uint32_t> inputs;  // Value ids; kNone = absent optional operand.
+  std::vector<uint32_t> outputs;
+  std::vector<std::byte> attributes;     // Record of the kernel; size a multiple of 8.
+  std::vector<uint32_t> control_inputs;  // Nodes that must run before, beyond data edges.
+  std::vector<uint32_t> free_launches;   // Free-to-Launch row.
+  std::vector<uint32_t> bodies;          // Branch and loop bodies: indices in ImageModel::graphs.
+  uint8_t lane = DVT_KERNEL_LANE_NORMAL;
+  int32_t priority = 0;
+  uint32_t stream = kNone;
+  uint32_t device_kernel = kNone;
+  DvtTaskCost cost{};
+  bool has_cost = false;
+  std::string origin;  // Original node path.
+  std::string op;      // "ai.onnx::Conv(11)".
+};
+
+// Nodes in a valid topological order. Data edges follow from values: every node that writes a value
+// precedes those that read it. write_image() derives succ and indegree.
+struct Graph {
+  GraphRole role = GraphRole::kMain;
+  std::vector<Node> nodes;
+};
+
+struct Provenance {
+  std::string producer, source_digest, source_name, options, opsets;
+};
+
+struct ImageModel {
+  DvtTarget target = DVT_TARGET_CPU;
+  std::string target_name = "cpu";
+  std::vector<Port> inputs, outputs;
+  std::vector<KernelRef> kernels;
+  std::vector<Value> values;
+  std::vector<Graph> graphs;
+  uint64_t arena_bytes = 0;
+  uint32_t arena_alignment = 64;
+  uint64_t lower_bound_bytes = 0;
+  uint32_t stream_count = 0, event_count = 0;
+  std::vector<uint8_t> stream_priority;
+  std::vector<std::byte> constants;  // The constants segment; Value::offset points into it.
+  Provenance provenance;
+};
+
+// Index of the kernel, added if it is not there.
+uint32_t intern_kernel(ImageModel& model, const DvtKernel& kernel);
+
+// Serialises and verifies. Deterministic: equal models give equal bytes.
+Result<std::vector<std::byte>> write_image(const ImageModel& model);
+
+// Writes to `path` through a temporary file in the same folder and a rename, so that no partial
+// file is ever seen under that name.
+Status write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
+
+// Reads a verified image back. `bytes` as for dvt_image_open_memory.
+Result<ImageModel> read_image_model(std::span<const std::byte> bytes);
+
+// The text form (docs/image.md). Round-trips: assemble_text(dump_text(m)) writes the same bytes.
+// Attribute names come from the kernels of `tables`; kernels not found there dump as hexadecimal.
+std::string dump_text(const ImageModel& model, std::span<const DvtKernelTable> tables);
+Result<ImageModel> assemble_text(std::string_view text, std::span<const DvtKernelTable> tables);
+
+}  // namespace davit::image

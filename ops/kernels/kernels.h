@@ -1,0 +1,31 @@
+/* kernels.h: the reference kernels, one table per family. Portable C11, no dependencies but libm.
+ *
+ * Each family's file defines its table; table.c joins them into dvt_cpu_kernels(). The attribute
+ * records are declared in <family>.h beside the kernels, for the definitions in ops/defs.
+ *
+ * Threads  Pure functions of their context.
+ * Trust    Each kernel's check() refuses what its run() could not survive (see davit/kernel.h).
+ * Order    Every reduction has a fixed order, so that results are the same bits on every run and
+ *          target. Contraction of a*b+c into one instruction is off (-ffp-contract=off).
+ */
+#pragma once
+
+#include "davit/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+DvtKernelTable dvt_kernels_elementwise(void); /* Add Sub Mul Div Pow Equal Relu Sigmoid HardSigmoid
+                                                 Sqrt Clip Cast ... */
+DvtKernelTable dvt_kernels_movement(void);    /* Copy Concat Slice Split Transpose Pad Gather ... */
+DvtKernelTable dvt_kernels_convolution(void); /* Conv ConvTranspose */
+DvtKernelTable dvt_kernels_matrix(void);      /* MatMul Gemm */
+DvtKernelTable dvt_kernels_pooling(void);     /* MaxPool AveragePool GlobalAveragePool */
+DvtKernelTable dvt_kernels_normalisation(void); /* BatchNormalization Softmax */
+DvtKernelTable dvt_kernels_reduction(void);     /* ReduceMean ... */
+DvtKernelTable dvt_kernels_resize(void);        /* Resize */
+
+#ifdef __cplusplus
+}
+#endif
