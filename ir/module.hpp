@@ -2,7 +2,9 @@
 //
 // A Module owns every node, value, constant and string of a model, its nested subgraphs included.
 // Handles are u32 indices; a subgraph's node may read a value of any enclosing graph directly, so
-// captured values need no wiring. Erased nodes and values stay as holes until compact().
+// captured values need no wiring. Every live value has one definition: it is an input of its graph,
+// an output of a node, or a constant. Erased nodes, values and graphs stay as holes: their handles
+// are never reused.
 //
 // Threads  Externally synchronised: many readers or one writer.
 // Trust    Importers fill modules from untrusted files and call verify() (ir/verify.hpp); passes
@@ -12,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -80,10 +83,12 @@ struct TensorData {
   [[nodiscard]] std::span<const T> as() const {  // Precondition: T matches dtype.
     return {reinterpret_cast<const T*>(bytes->data()), bytes->size() / sizeof(T)};
   }
-  // Integer elements of any integer dtype as i64 (shapes, axes, pads).
+  // Integer elements of any integer dtype as i64 (shapes, axes, pads). nullopt for other dtypes and
+  // for a u64 above INT64_MAX.
   [[nodiscard]] std::optional<std::vector<int64_t>> to_i64() const;
 };
 
+// Precondition: bytes.size() is the product of dims times the element size.
 TensorData make_tensor(DvtDType dtype, std::vector<int64_t> dims, std::vector<std::byte> bytes);
 TensorData make_i64_tensor(std::vector<int64_t> dims, const std::vector<int64_t>& values);
 
@@ -107,20 +112,29 @@ class Module {
   // ---- Graphs ------------------------------------------------------------------------------
   // Graph 0 is the main graph and exists from the start.
   Module();
+  // A subgraph is named after the attribute of `owner` that holds it ("then_branch"; "name[2]" in a
+  // list); the caller sets that attribute.
   GraphId add_graph(std::string name, GraphId parent, NodeId owner);
   [[nodiscard]] uint32_t graph_count() const { return uint32_t(graphs_.size()); }
+  [[nodiscard]] bool graph_alive(GraphId graph) const;  // False once its owner is erased.
   [[nodiscard]] std::string_view graph_name(GraphId graph) const;
+  void set_graph_name(GraphId graph, std::string_view name);
+  // "If_3.then_branch"; empty for the main graph.
+  [[nodiscard]] std::string graph_path(GraphId graph) const;
+  // True when `outer` is `graph` or encloses it: its values can be read in `graph`.
+  [[nodiscard]] bool encloses(GraphId outer, GraphId graph) const;
   [[nodiscard]] GraphId graph_parent(GraphId graph) const;  // kNoGraph for main.
   [[nodiscard]] NodeId graph_owner(GraphId graph) const;    // Node whose attribute it is.
-  // Nodes in a topological order once sort() has run; insertion order before.
+  // Live nodes, in a topological order once sort() has run; insertion order before.
   [[nodiscard]] std::span<const NodeId> graph_nodes(GraphId graph) const;
   [[nodiscard]] std::span<const ValueId> graph_inputs(GraphId graph) const;
   [[nodiscard]] std::span<const ValueId> graph_outputs(GraphId graph) const;
   void add_graph_input(GraphId graph, ValueId value);
+  // The value lives on without a definition: make it a constant, or see that nothing uses it.
   void remove_graph_input(GraphId graph, ValueId value);
   void set_graph_outputs(GraphId graph, std::vector<ValueId> values);
-  // Stable topological sort of one graph, control edges and captured values included. An error
-  // lists the nodes of a cycle.
+  // Stable topological sort of one graph, control edges and captured values included: of the nodes
+  // that could come next, the first in the old order does. An error lists the nodes of a cycle.
   Status sort(GraphId graph);
 
   // ---- Values ------------------------------------------------------------------------------
@@ -135,7 +149,8 @@ class Module {
   void set_dtype(ValueId value, DvtDType dtype);
   void set_shape(ValueId value, Shape shape);
   [[nodiscard]] const TensorData* constant(ValueId value) const;  // nullptr: not constant.
-  // Turns a node's output, or an input, into a constant. The node keeps running unless erased.
+  // Makes any value a constant and sets its dtype and shape. A node's output is detached: the node
+  // lives on with an absent output there. A graph input leaves its graph's inputs.
   void set_constant(ValueId value, TensorData data);
   [[nodiscard]] NodeId producer(ValueId value) const;  // kNoNode for inputs and constants.
   // Every use: (node, operand index). Graph outputs are not uses; see is_graph_output().
@@ -154,12 +169,16 @@ class Module {
     std::string domain;  // "" is ai.onnx.
     std::string op;
     std::string name;
-    std::vector<ValueId> inputs;  // kNoValue = absent optional operand.
-    std::vector<ValueId> outputs;
+    std::vector<ValueId> inputs;   // kNoValue = absent optional operand.
+    std::vector<ValueId> outputs;  // kNoValue = absent optional output.
     std::vector<Attribute> attributes;
   };
   NodeId add_node(GraphId graph, NodeInit init);
-  void erase_node(NodeId node);  // Its outputs die with it; they must have no uses.
+  // Outputs and subgraphs die with their node. Outputs must have no uses but by nodes erased in the
+  // same call, and not be graph outputs. Control edges of erased nodes are dropped.
+  // Cost: the size of the graphs concerned per call, so erase in batches.
+  void erase_nodes(std::span<const NodeId> nodes);
+  void erase_node(NodeId node) { erase_nodes({&node, 1}); }
   [[nodiscard]] uint32_t node_count() const { return uint32_t(node_alive_.size()); }
   [[nodiscard]] bool node_alive(NodeId node) const;
   [[nodiscard]] std::string_view domain(NodeId node) const;
@@ -176,7 +195,9 @@ class Module {
   void set_input(NodeId node, uint32_t operand, ValueId value);
   [[nodiscard]] std::span<const Attribute> attributes(NodeId node) const;
   [[nodiscard]] const AttributeValue* attribute(NodeId node, std::string_view name) const;
-  void set_attribute(NodeId node, std::string name, AttributeValue value);
+  void set_attribute(NodeId node, std::string_view name, AttributeValue value);
+  // The subgraphs among its attributes, in their order.
+  [[nodiscard]] std::vector<GraphId> nested_graphs(NodeId node) const;
   // Control edges: `before` runs before `after`, both in one graph.
   void add_control_edge(NodeId before, NodeId after);
   [[nodiscard]] std::span<const NodeId> control_inputs(NodeId node) const;
@@ -187,6 +208,7 @@ class Module {
 
  private:
   struct GraphRecord {
+    bool alive;
     uint32_t name;
     GraphId parent;
     NodeId owner;
@@ -197,8 +219,14 @@ class Module {
     uint32_t begin, count;
   };
   uint32_t intern(std::string_view text);
+  [[nodiscard]] std::vector<std::vector<uint32_t>> successors(GraphId graph) const;
+  [[nodiscard]] Status cycle_error(GraphId graph, std::span<const std::vector<uint32_t>> successors,
+                                   std::span<const uint32_t> pending) const;
+  void drop_use(ValueId value, Use use);
+  void erase_value(ValueId value);
+  void collect_nested(NodeId node, std::vector<NodeId>& nodes, std::vector<GraphId>& graphs) const;
 
-  std::vector<std::string> strings_;
+  std::deque<std::string> strings_;  // Views into it outlive additions.
   std::map<std::string, uint32_t, std::less<>> string_index_;
   std::vector<uint32_t> symbols_;
   std::vector<GraphRecord> graphs_;
@@ -211,6 +239,8 @@ class Module {
   std::vector<NodeId> value_producer_;
   std::vector<uint32_t> value_constant_;  // Index in constants_, or kNone.
   std::vector<std::vector<Use>> value_uses_;
+  std::vector<uint8_t> value_is_input_;
+  std::vector<uint32_t> value_output_count_;  // Graph output positions that name it.
   std::vector<TensorData> constants_;
 
   std::vector<uint8_t> node_alive_;
@@ -220,6 +250,7 @@ class Module {
   std::vector<ValueId> operands_;  // Backing of inputs and outputs.
   std::vector<std::vector<Attribute>> node_attributes_;
   std::vector<std::vector<NodeId>> node_control_;
+  bool has_control_edges_ = false;
 };
 
 }  // namespace davit::ir
