@@ -1,0 +1,74 @@
+// packing.hpp: the planner's heuristics. Each places all blocks of a problem, or gives up.
+//
+// A block is an interval of the planner with its size rounded to the alignment and its times
+// squeezed to [0, time_count), so that the structures below can be arrays. Blocks are sorted by
+// (lower, upper, size descending), which makes results independent of the order of equal values.
+//
+// Threads  Pure functions.
+// Memory   Results own their data. Sums of sizes fit 63 bits (lower_bound() has checked).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace davit::lowering {
+
+struct Block {
+  uint32_t lower, upper;  // Live in [lower, upper).
+  uint64_t size;          // > 0.
+};
+
+struct Problem {
+  std::vector<Block> blocks;  // Sorted, see above.
+  uint32_t time_count = 0;
+};
+
+struct Packing {
+  std::vector<uint64_t> offsets;  // One per block.
+  uint64_t height = 0;            // Bytes used.
+};
+
+// Counts down the work that is left. A heuristic that finds it used up gives up.
+class Budget {
+ public:
+  explicit Budget(uint64_t steps) : left_(steps) {}
+  // False when `steps` are more than what is left.
+  bool spend(uint64_t steps) {
+    if (steps > left_) {
+      left_ = 0;
+      return false;
+    }
+    left_ -= steps;
+    return true;
+  }
+  [[nodiscard]] bool empty() const { return left_ == 0; }
+
+ private:
+  uint64_t left_;
+};
+
+// Plays an allocator through time: at each step frees what dies, then gives each block that is born
+// the smallest hole that fits. O(n log n).
+Packing pack_in_time(const Problem& problem);
+
+// Places blocks in the given order, each in the lowest gap that the blocks placed before it leave
+// (or, with best_fit, in the tightest). O(pairs that live together).
+std::optional<Packing> pack_in_order(const Problem& problem, std::span<const uint32_t> order,
+                                     bool best_fit, Budget& budget);
+
+// Orders for pack_in_order().
+std::vector<uint32_t> order_by_size(const Problem& problem);      // Largest first.
+std::vector<uint32_t> order_by_area(const Problem& problem);      // Largest size x life first.
+std::vector<uint32_t> order_by_duration(const Problem& problem);  // Longest life first.
+// Times with the most live bytes first, and at each time the largest block first.
+std::vector<uint32_t> order_by_breadth(const Problem& problem);
+
+// Fills the lowest flat stretch of the skyline with the longest-lived block that fits into it,
+// again and again (Sekiyama et al., 2018). Between O(n log n) and O(n^2), by how well the search
+// prunes.
+std::optional<Packing> pack_skyline(const Problem& problem, Budget& budget);
+
+}  // namespace davit::lowering

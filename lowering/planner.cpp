@@ -1,0 +1,160 @@
+#include "lowering/planner.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "base/checked.hpp"
+#include "lowering/packing.hpp"
+
+namespace davit::lowering {
+namespace {
+
+Status too_large() {
+  return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_PLAN,
+                "the values that live together need more than 2^63 bytes");
+}
+
+// The problem's blocks, and for each the index of its interval.
+struct Squeezed {
+  Problem problem;
+  std::vector<uint32_t> interval;
+};
+
+Squeezed squeeze(std::span<const Interval> intervals, uint64_t alignment) {
+  std::vector<uint64_t> times;
+  Squeezed out;
+  for (uint32_t i = 0; i < intervals.size(); ++i) {
+    if (intervals[i].size == 0) continue;
+    times.push_back(intervals[i].lower);
+    times.push_back(intervals[i].upper);
+    out.interval.push_back(i);
+  }
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  const auto key = [&](uint32_t i) {
+    const Interval& a = intervals[i];
+    return std::tuple(a.lower, a.upper, UINT64_MAX - a.size, i);
+  };
+  std::sort(out.interval.begin(), out.interval.end(),
+            [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+  const auto squeezed = [&](uint64_t time) {
+    return uint32_t(std::lower_bound(times.begin(), times.end(), time) - times.begin());
+  };
+  for (const uint32_t i : out.interval) {
+    const Interval& a = intervals[i];
+    out.problem.blocks.push_back({squeezed(a.lower), squeezed(a.upper),
+                                  (a.size + alignment - 1) & ~(alignment - 1)});  // lower_bound()
+  }
+  // Steps between the distinct times; the last time only ends values.
+  out.problem.time_count = times.empty() ? 0 : uint32_t(times.size() - 1);
+  return out;
+}
+
+class Search {
+ public:
+  Search(const Problem& problem, uint64_t bound, uint64_t work_max)
+      : problem_(problem), bound_(bound), work_max_(work_max) {}
+
+  void run() {
+    if (offer(pack_in_time(problem_), "best fit in time")) return;
+    Budget skyline_budget(work_max_);
+    if (offer(pack_skyline(problem_, skyline_budget), "skyline")) return;
+    using Order = std::vector<uint32_t> (*)(const Problem&);
+    constexpr std::pair<Order, std::string_view> kOrders[] = {{order_by_size, "largest first"},
+                                                              {order_by_breadth, "breadth first"},
+                                                              {order_by_area, "largest area first"},
+                                                              {order_by_duration, "longest first"}};
+    for (const bool best_fit : {false, true}) {
+      for (const auto& [order, name] : kOrders) {
+        Budget budget(work_max_);
+        if (offer(pack_in_order(problem_, order(problem_), best_fit, budget), name)) return;
+      }
+    }
+  }
+
+  [[nodiscard]] const Packing& best() const { return best_; }
+  [[nodiscard]] std::string_view heuristic() const { return heuristic_; }
+
+ private:
+  // Keeps the smaller packing; true when no plan can be smaller.
+  bool offer(std::optional<Packing> packing, std::string_view heuristic) {
+    if (packing && (heuristic_.empty() || packing->height < best_.height)) {
+      best_ = std::move(*packing);
+      heuristic_ = heuristic;
+    }
+    return best_.height == bound_;
+  }
+
+  const Problem& problem_;
+  uint64_t bound_;
+  uint64_t work_max_;
+  Packing best_;
+  std::string_view heuristic_;
+};
+
+}  // namespace
+
+Result<uint64_t> lower_bound(std::span<const Interval> intervals, uint64_t alignment) {
+  struct Change {
+    uint64_t time;
+    bool birth;
+    uint64_t size;
+  };
+  std::vector<Change> changes;
+  for (const Interval& interval : intervals) {
+    const auto size = checked_align(interval.size, alignment);
+    if (!size || *size > INT64_MAX) return too_large();
+    changes.push_back({interval.lower, true, *size});
+    changes.push_back({interval.upper, false, *size});
+  }
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    return std::tuple(a.time, a.birth) < std::tuple(b.time, b.birth);  // Deaths first.
+  });
+  uint64_t live = 0;
+  uint64_t most = 0;
+  for (const Change& change : changes) {
+    if (!change.birth) {
+      live -= change.size;
+      continue;
+    }
+    const auto sum = checked_add(live, change.size);
+    if (!sum || *sum > INT64_MAX) return too_large();
+    live = *sum;
+    most = std::max(most, live);
+  }
+  return most;
+}
+
+Result<Plan> plan_memory(std::span<const Interval> intervals, const PlanOptions& options) {
+  for (const Interval& interval : intervals) {
+    if (interval.lower >= interval.upper) {
+      return Status(DVT_INTERNAL, DVT_STAGE_PLAN, "a value dies before it is born");
+    }
+  }
+  auto bound = lower_bound(intervals, options.alignment);
+  if (!bound.ok()) return std::move(bound.status());
+  const Squeezed squeezed = squeeze(intervals, options.alignment);
+  Search search(squeezed.problem, *bound, options.work_max);
+  search.run();
+
+  Plan plan;
+  plan.offsets.assign(intervals.size(), 0);
+  for (size_t i = 0; i < squeezed.interval.size(); ++i) {
+    plan.offsets[squeezed.interval[i]] = search.best().offsets[i];
+  }
+  plan.arena_bytes = search.best().height;
+  plan.lower_bound_bytes = *bound;
+  plan.heuristic = search.heuristic();
+  if (Status status = check_plan(intervals, plan.offsets, plan.arena_bytes, options.alignment);
+      !status.ok()) {
+    status.detail().code = DVT_INTERNAL;
+    return status;
+  }
+  return plan;
+}
+
+}  // namespace davit::lowering
