@@ -1,0 +1,26 @@
+// families.hpp: the operator families that registry.cpp joins into all_operators().
+//
+// Each is defined in ops/defs/<family>.cpp, in any order of operators and versions.
+//
+// Threads  Constant tables.
+// Trust    See ops/definition.hpp.
+// Memory   The spans live for ever.
+#pragma once
+
+#include <span>
+
+#include "ops/definition.hpp"
+
+namespace davit::ops {
+
+std::span<const OperatorDefinition> elementwise_operators();
+std::span<const OperatorDefinition> movement_operators();
+std::span<const OperatorDefinition> shape_operators();
+std::span<const OperatorDefinition> convolution_operators();
+std::span<const OperatorDefinition> matrix_operators();
+std::span<const OperatorDefinition> pooling_operators();
+std::span<const OperatorDefinition> normalisation_operators();
+std::span<const OperatorDefinition> reduction_operators();
+std::span<const OperatorDefinition> resize_operators();
+
+}  // namespace davit::ops

@@ -1,0 +1,27 @@
+#include <threads.h>
+
+#include "davit/davit.h"
+#include "ops/kernels/kernels.h"
+
+/* Joined on first use, because C cannot concatenate the families' constant tables. */
+enum { KERNEL_LIMIT = 1024 };
+static DvtKernel kernels[KERNEL_LIMIT];
+static size_t kernel_count;
+static once_flag joined = ONCE_FLAG_INIT;
+
+static void join(void) {
+  const DvtKernelTable families[] = {
+      dvt_kernels_movement(),
+  };
+  for (size_t i = 0; i < sizeof families / sizeof families[0]; ++i) {
+    for (size_t k = 0; k < families[i].count; ++k) {
+      assert(kernel_count < KERNEL_LIMIT);
+      kernels[kernel_count++] = families[i].kernels[k];
+    }
+  }
+}
+
+DvtKernelTable dvt_cpu_kernels(void) {
+  call_once(&joined, join);
+  return (DvtKernelTable){.kernels = kernels, .count = kernel_count};
+}
