@@ -6,6 +6,15 @@
 #include <queue>
 
 namespace davit::ir {
+namespace {
+
+template <class T>
+void sort_unique(std::vector<T>& items) {
+  std::sort(items.begin(), items.end());
+  items.erase(std::unique(items.begin(), items.end()), items.end());
+}
+
+}  // namespace
 
 Module::Module() {
   graphs_.push_back({true, intern(""), kNoGraph, kNoNode, {}, {}, {}});
@@ -22,10 +31,10 @@ uint32_t Module::intern(std::string_view text) {
 
 SymbolId Module::intern_symbol(std::string_view name) {
   const uint32_t text = intern(name);
-  const auto found = std::find(symbols_.begin(), symbols_.end(), text);
-  if (found != symbols_.end()) return SymbolId(uint32_t(found - symbols_.begin()));
-  symbols_.push_back(text);
-  return SymbolId(uint32_t(symbols_.size() - 1));
+  const auto [entry, added] =
+      symbol_of_name_.try_emplace(text, SymbolId(uint32_t(symbols_.size())));
+  if (added) symbols_.push_back(text);
+  return entry->second;
 }
 
 std::string_view Module::symbol_name(SymbolId id) const {
@@ -99,103 +108,106 @@ void Module::set_graph_outputs(GraphId graph, std::vector<ValueId> values) {
   for (const ValueId value : outputs) ++value_output_count_[index_of(value)];
 }
 
-// For each position in graph_nodes(graph), the positions of nodes that must come later. An edge
-// appears once per operand that makes it.
-std::vector<std::vector<uint32_t>> Module::successors(GraphId graph) const {
-  const std::span<const NodeId> nodes = graph_nodes(graph);
-  std::vector<uint32_t> position(node_count(), kNone);
-  for (uint32_t i = 0; i < nodes.size(); ++i) position[index_of(nodes[i])] = i;
-
-  std::vector<std::vector<uint32_t>> out(nodes.size());
-  const auto add_edge = [&](NodeId from, uint32_t to) {
-    if (from == kNoNode) return;
-    const uint32_t at = position[index_of(from)];
-    if (at != kNone) out[at].push_back(to);
+// For each node, those of its graph that must come later. An edge appears once per operand that
+// makes it.
+Module::Successors Module::successors() const {
+  Successors out(node_count());
+  // What a nested graph reads, the node that owns it reads: climb to the graph of `from`.
+  const auto add_edge = [&](NodeId from, GraphId reader_graph, NodeId reader) {
+    const GraphId home = node_graph(from);
+    while (reader_graph != home && reader_graph != kNoGraph) {
+      reader = graph_owner(reader_graph);
+      reader_graph = graph_parent(reader_graph);
+    }
+    if (reader != kNoNode) out[index_of(from)].push_back(reader);
   };
-  const auto add_operand = [&](ValueId value, uint32_t to) {
-    if (value != kNoValue) add_edge(producer(value), to);
-  };
-  for (uint32_t i = 0; i < nodes.size(); ++i) {
-    for (const ValueId value : inputs(nodes[i])) add_operand(value, i);
-    for (const NodeId before : control_inputs(nodes[i])) add_edge(before, i);
-  }
-  // What a nested graph reads from here, the node that owns it reads.
   for (uint32_t g = 0; g < graph_count(); ++g) {
-    NodeId owner = kNoNode;
-    GraphId at{g};
-    while (at != kNoGraph && at != graph) {
-      owner = graph_owner(at);
-      at = graph_parent(at);
+    const GraphId graph{g};
+    const auto add_operand = [&](ValueId value, NodeId reader) {
+      if (value == kNoValue || producer(value) == kNoNode) return;
+      add_edge(producer(value), graph, reader);
+    };
+    for (const NodeId node : graph_nodes(graph)) {
+      for (const ValueId value : inputs(node)) add_operand(value, node);
+      for (const NodeId before : control_inputs(node)) add_edge(before, graph, node);
     }
-    if (at == kNoGraph || owner == kNoNode || !graph_alive(GraphId{g})) continue;
-    const uint32_t to = position[index_of(owner)];
-    for (const NodeId node : graph_nodes(GraphId{g})) {
-      for (const ValueId value : inputs(node)) add_operand(value, to);
-    }
-    for (const ValueId value : graph_outputs(GraphId{g})) add_operand(value, to);
+    for (const ValueId value : graph_outputs(graph)) add_operand(value, kNoNode);
   }
   return out;
 }
 
-Status Module::sort(GraphId graph) {
-  std::vector<NodeId>& nodes = graphs_[index_of(graph)].nodes;
-  const std::vector<std::vector<uint32_t>> next = successors(graph);
-  std::vector<uint32_t> pending(nodes.size(), 0);
-  for (const std::vector<uint32_t>& targets : next) {
-    for (const uint32_t target : targets) ++pending[target];
+// The order of each graph. Kahn's algorithm; the position in the old order breaks ties.
+Result<std::vector<std::vector<NodeId>>> Module::topological_orders() const {
+  const Successors next = successors();
+  std::vector<uint32_t> pending(node_count(), 0);
+  for (const std::vector<NodeId>& targets : next) {
+    for (const NodeId target : targets) ++pending[index_of(target)];
   }
-  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
-  for (uint32_t i = 0; i < nodes.size(); ++i) {
-    if (pending[i] == 0) ready.push(i);
-  }
-  std::vector<NodeId> order;
-  order.reserve(nodes.size());
-  while (!ready.empty()) {
-    const uint32_t at = ready.top();
-    ready.pop();
-    order.push_back(nodes[at]);
-    for (const uint32_t target : next[at]) {
-      if (--pending[target] == 0) ready.push(target);
+  std::vector<std::vector<NodeId>> orders(graph_count());
+  std::vector<uint32_t> position(node_count(), kNone);
+  for (uint32_t g = 0; g < graph_count(); ++g) {
+    const std::span<const NodeId> nodes = graph_nodes(GraphId{g});
+    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
+    for (uint32_t i = 0; i < nodes.size(); ++i) {
+      position[index_of(nodes[i])] = i;
+      if (pending[index_of(nodes[i])] == 0) ready.push(i);
     }
+    orders[g].reserve(nodes.size());
+    while (!ready.empty()) {
+      const NodeId node = nodes[ready.top()];
+      ready.pop();
+      orders[g].push_back(node);
+      for (const NodeId target : next[index_of(node)]) {
+        if (--pending[index_of(target)] == 0) ready.push(position[index_of(target)]);
+      }
+    }
+    if (orders[g].size() == nodes.size()) continue;
+    const auto unplaced = std::find_if(nodes.begin(), nodes.end(),
+                                       [&](NodeId node) { return pending[index_of(node)] > 0; });
+    return cycle_error(*unplaced, next, pending);
   }
-  if (order.size() != nodes.size()) return cycle_error(graph, next, pending);
-  nodes = std::move(order);
+  return orders;
+}
+
+Status Module::sort() {
+  Result<std::vector<std::vector<NodeId>>> orders = topological_orders();
+  if (!orders.ok()) return std::move(orders.status());
+  for (uint32_t g = 0; g < graph_count(); ++g) graphs_[g].nodes = std::move((*orders)[g]);
   return {};
 }
 
-// Precondition: pending[i] > 0 marks the nodes that Kahn's algorithm could not place; at least one.
-Status Module::cycle_error(GraphId graph, std::span<const std::vector<uint32_t>> successors,
+Status Module::check_acyclic() const {
+  return std::move(topological_orders().status());
+}
+
+// Precondition: pending[i] > 0 marks the nodes that could not be placed, `unplaced` is one.
+Status Module::cycle_error(NodeId unplaced, const Successors& successors,
                            std::span<const uint32_t> pending) const {
-  const std::span<const NodeId> nodes = graph_nodes(graph);
   // Each unplaced node has an unplaced predecessor, so walking back must meet a node again.
-  std::vector<uint32_t> predecessor(nodes.size(), kNone);
-  for (uint32_t from = 0; from < nodes.size(); ++from) {
-    if (pending[from] == 0) continue;
-    for (const uint32_t to : successors[from]) {
-      if (predecessor[to] == kNone) predecessor[to] = from;
-    }
+  std::vector<NodeId> predecessor(node_count(), kNoNode);
+  for (const NodeId from : graph_nodes(node_graph(unplaced))) {
+    if (pending[index_of(from)] == 0) continue;
+    for (const NodeId to : successors[index_of(from)]) predecessor[index_of(to)] = from;
   }
-  auto at =
-      uint32_t(std::find_if(pending.begin(), pending.end(), [](uint32_t n) { return n > 0; }) -
-               pending.begin());
-  std::vector<uint8_t> seen(nodes.size(), 0);
-  while (seen[at] == 0) {
-    seen[at] = 1;
-    at = predecessor[at];
+  std::vector<uint8_t> seen(node_count(), 0);
+  NodeId at = unplaced;
+  while (seen[index_of(at)] == 0) {
+    seen[index_of(at)] = 1;
+    at = predecessor[index_of(at)];
   }
-  std::vector<uint32_t> cycle{at};
-  for (uint32_t i = predecessor[at]; i != at; i = predecessor[i]) cycle.push_back(i);
+  std::vector<NodeId> cycle{at};
+  for (NodeId i = predecessor[index_of(at)]; i != at; i = predecessor[index_of(i)]) {
+    cycle.push_back(i);
+  }
   std::reverse(cycle.begin() + 1, cycle.end());
 
   constexpr size_t kListed = 16;
   std::string path;
-  for (size_t i = 0; i < std::min(cycle.size(), kListed); ++i) {
-    path += node_path(nodes[cycle[i]]) + " -> ";
-  }
+  for (size_t i = 0; i < std::min(cycle.size(), kListed); ++i) path += node_path(cycle[i]) + " -> ";
   if (cycle.size() > kListed) path += "... -> ";
-  path += node_path(nodes[at]);
+  path += node_path(at);
   return Status(
-      error_at(nodes[at], DVT_INVALID_IMAGE, DVT_STAGE_CHECK,
+      error_at(at, DVT_INVALID_IMAGE, DVT_STAGE_CHECK,
                "the graph has a cycle of " + std::to_string(cycle.size()) + " node(s): " + path));
 }
 
@@ -275,6 +287,12 @@ void Module::set_constant(ValueId value, TensorData data) {
   constants_[value_constant_[at]] = std::move(data);
 }
 
+void Module::erase_constant(ValueId value) {
+  assert(constant(value) != nullptr && value_uses_[index_of(value)].empty() &&
+         !is_graph_output(value));
+  drop_value(value);
+}
+
 NodeId Module::producer(ValueId value) const {
   return value_producer_[index_of(value)];
 }
@@ -314,7 +332,7 @@ void Module::drop_use(ValueId value, Use use) {
   });
 }
 
-void Module::erase_value(ValueId value) {
+void Module::drop_value(ValueId value) {
   const uint32_t at = index_of(value);
   value_alive_[at] = 0;
   value_producer_[at] = kNoNode;
@@ -369,28 +387,31 @@ void Module::erase_nodes(std::span<const NodeId> nodes) {
   for (const GraphId graph : dead_graphs) set_graph_outputs(graph, {});
 
   std::vector<GraphId> touched;
+  std::vector<ValueId> read;
   for (const NodeId node : doomed) {
     const uint32_t at = index_of(node);
     node_alive_[at] = 0;
     touched.push_back(node_graph(node));
-    const std::span<const ValueId> operands = inputs(node);
-    for (uint32_t i = 0; i < operands.size(); ++i) {
-      if (operands[i] != kNoValue) drop_use(operands[i], {node, i});
+    for (const ValueId value : inputs(node)) {
+      if (value != kNoValue) read.push_back(value);
     }
     node_attributes_[at].clear();
     node_control_[at].clear();
+  }
+  sort_unique(read);
+  for (const ValueId value : read) {
+    std::erase_if(value_uses_[index_of(value)], [&](Use use) { return !node_alive(use.node); });
   }
   for (const NodeId node : doomed) {
     for (const ValueId value : outputs(node)) {
       if (value == kNoValue) continue;
       assert(value_uses_[index_of(value)].empty() && !is_graph_output(value));
-      erase_value(value);
+      drop_value(value);
     }
     node_inputs_[index_of(node)].count = 0;
     node_outputs_[index_of(node)].count = 0;
   }
-  std::sort(touched.begin(), touched.end());
-  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  sort_unique(touched);
   const auto is_dead = [&](NodeId node) { return !node_alive(node); };
   for (const GraphId graph : touched) {
     std::vector<NodeId>& members = graphs_[index_of(graph)].nodes;
@@ -402,7 +423,7 @@ void Module::erase_nodes(std::span<const NodeId> nodes) {
   for (const GraphId graph : dead_graphs) graphs_[index_of(graph)].alive = false;
   for (uint32_t i = 0; i < value_count(); ++i) {
     const ValueId value{i};
-    if (value_alive(value) && !graph_alive(value_graph(value))) erase_value(value);
+    if (value_alive(value) && !graph_alive(value_graph(value))) drop_value(value);
   }
 }
 
@@ -484,6 +505,10 @@ void Module::set_attribute(NodeId node, std::string_view name, AttributeValue va
     }
   }
   attributes.push_back({std::string(name), std::move(value)});
+}
+
+void Module::set_attributes(NodeId node, std::vector<Attribute> attributes) {
+  node_attributes_[index_of(node)] = std::move(attributes);
 }
 
 std::vector<GraphId> Module::nested_graphs(NodeId node) const {

@@ -104,6 +104,7 @@ class Module {
  public:
   // ---- Model-wide --------------------------------------------------------------------------
   std::string source_name;                       // File name without folders.
+  std::string source_digest;                     // XXH3-128 of what was imported, in hex.
   std::map<std::string, int64_t> opset_imports;  // Domain ("" is ai.onnx) to version.
 
   SymbolId intern_symbol(std::string_view name);
@@ -133,9 +134,11 @@ class Module {
   // The value lives on without a definition: make it a constant, or see that nothing uses it.
   void remove_graph_input(GraphId graph, ValueId value);
   void set_graph_outputs(GraphId graph, std::vector<ValueId> values);
-  // Stable topological sort of one graph, control edges and captured values included: of the nodes
-  // that could come next, the first in the old order does. An error lists the nodes of a cycle.
-  Status sort(GraphId graph);
+  // Stable topological sort of every graph, control edges and captured values included: of the
+  // nodes that could come next, the first in the old order does. An error lists the nodes of a
+  // cycle; nothing has changed then.
+  Status sort();
+  Status check_acyclic() const;
 
   // ---- Values ------------------------------------------------------------------------------
   ValueId add_value(GraphId graph, std::string name);
@@ -152,6 +155,7 @@ class Module {
   // Makes any value a constant and sets its dtype and shape. A node's output is detached: the node
   // lives on with an absent output there. A graph input leaves its graph's inputs.
   void set_constant(ValueId value, TensorData data);
+  void erase_constant(ValueId value);  // Precondition: a constant, unused and no graph output.
   [[nodiscard]] NodeId producer(ValueId value) const;  // kNoNode for inputs and constants.
   // Every use: (node, operand index). Graph outputs are not uses; see is_graph_output().
   struct Use {
@@ -196,6 +200,7 @@ class Module {
   [[nodiscard]] std::span<const Attribute> attributes(NodeId node) const;
   [[nodiscard]] const AttributeValue* attribute(NodeId node, std::string_view name) const;
   void set_attribute(NodeId node, std::string_view name, AttributeValue value);
+  void set_attributes(NodeId node, std::vector<Attribute> attributes);
   // The subgraphs among its attributes, in their order.
   [[nodiscard]] std::vector<GraphId> nested_graphs(NodeId node) const;
   // Control edges: `before` runs before `after`, both in one graph.
@@ -219,16 +224,19 @@ class Module {
     uint32_t begin, count;
   };
   uint32_t intern(std::string_view text);
-  [[nodiscard]] std::vector<std::vector<uint32_t>> successors(GraphId graph) const;
-  [[nodiscard]] Status cycle_error(GraphId graph, std::span<const std::vector<uint32_t>> successors,
+  using Successors = std::vector<std::vector<NodeId>>;  // By node; edges stay in one graph.
+  [[nodiscard]] Successors successors() const;
+  [[nodiscard]] Result<std::vector<std::vector<NodeId>>> topological_orders() const;
+  [[nodiscard]] Status cycle_error(NodeId unplaced, const Successors& successors,
                                    std::span<const uint32_t> pending) const;
   void drop_use(ValueId value, Use use);
-  void erase_value(ValueId value);
+  void drop_value(ValueId value);
   void collect_nested(NodeId node, std::vector<NodeId>& nodes, std::vector<GraphId>& graphs) const;
 
   std::deque<std::string> strings_;  // Views into it outlive additions.
   std::map<std::string, uint32_t, std::less<>> string_index_;
-  std::vector<uint32_t> symbols_;
+  std::vector<uint32_t> symbols_;                // Name of each, in strings_.
+  std::map<uint32_t, SymbolId> symbol_of_name_;  // And back.
   std::vector<GraphRecord> graphs_;
 
   std::vector<uint8_t> value_alive_;
