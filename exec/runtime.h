@@ -60,6 +60,43 @@ typedef struct DvtRuntime {
  */
 DvtKernelTable dvt_device_kernels(void);
 
+/* Their attribute records. */
+typedef struct DvtCreateStreamAttributes {
+  int64_t stream;   /* Index in streams[]; below stream_count. */
+  int64_t priority; /* 0 (normal) to 7. */
+} DvtCreateStreamAttributes;
+typedef struct DvtStreamAttributes { /* DestroyStream, SyncStream. */
+  int64_t stream;
+} DvtStreamAttributes;
+typedef struct DvtEventAttributes { /* CreateEvent, DestroyEvent, RecordEvent, WaitEvent. */
+  int64_t event;                    /* Index in events[]; below event_count. */
+} DvtEventAttributes;
+typedef struct DvtAllocAttributes {
+  int64_t bytes; /* At least the bytes of the output's tensor. */
+} DvtAllocAttributes;
+
+/* Bytes of the argument record of a LaunchKernel context with `operands` cells. */
+size_t dvt_launch_argument_bytes(size_t operands);
+
+/* Which of dvt_device_kernels() a kernel is; DVT_NODE_OTHER for any other kernel. */
+typedef enum DvtDeviceNode {
+  DVT_NODE_OTHER = 0,
+  DVT_NODE_CREATE_STREAM,
+  DVT_NODE_DESTROY_STREAM,
+  DVT_NODE_CREATE_EVENT,
+  DVT_NODE_DESTROY_EVENT,
+  DVT_NODE_ALLOC,
+  DVT_NODE_FREE,
+  DVT_NODE_BUILD_REF,
+  DVT_NODE_COPY_H2D,
+  DVT_NODE_COPY_D2H,
+  DVT_NODE_LAUNCH,
+  DVT_NODE_RECORD_EVENT,
+  DVT_NODE_WAIT_EVENT,
+  DVT_NODE_SYNC_STREAM,
+} DvtDeviceNode;
+DvtDeviceNode dvt_device_node(const DvtKernel* kernel);
+
 #ifdef __cplusplus
 }
 #endif

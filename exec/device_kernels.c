@@ -1,0 +1,414 @@
+/* Host nodes of device graphs: exec/runtime.h lists them with their operands. Each run() trusts
+ * what its check() and exec/device_flow.cpp established at load: counts, indices, tensors, and that
+ * device operands are live. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/runtime.h"
+
+/* Writes a reason and returns `code`, so that a failure is one statement. */
+__attribute__((format(printf, 4, 5))) static DvtCode fail(DvtCode code, char* reason, size_t size,
+                                                          const char* format, ...) {
+  if (reason != NULL && size > 0) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, size, format, arguments);
+    va_end(arguments);
+  }
+  return code;
+}
+
+/* The device's own words become the node's reason. */
+static DvtCode report(const DvtRuntime* runtime, DvtCode code) {
+  if (code == DVT_OK) return DVT_OK;
+  const char* words = runtime->device->vtable->last_error(runtime->device);
+  return fail(code, runtime->reason, runtime->reason_bytes, "%s", words != NULL ? words : "");
+}
+
+/* ---- Checks --------------------------------------------------------------------------------- */
+
+static DvtCode check_counts(const DvtContext* ctx, uint32_t inputs, uint32_t outputs, char* reason,
+                            size_t size) {
+  if (ctx->input_count != inputs || ctx->output_count != outputs) {
+    return fail(DVT_INVALID_IMAGE, reason, size, "takes %u inputs and %u outputs, not %u and %u",
+                inputs, outputs, ctx->input_count, ctx->output_count);
+  }
+  for (uint32_t i = 0; i < inputs + outputs; ++i) {
+    if (ctx->cells[i] == NULL)
+      return fail(DVT_INVALID_IMAGE, reason, size, "operand %u is absent", i);
+  }
+  return DVT_OK;
+}
+
+static DvtCode check_index(const char* what, int64_t index, uint32_t count, char* reason,
+                           size_t size) {
+  if (index >= 0 && (uint64_t)index < count) return DVT_OK;
+  return fail(DVT_INVALID_IMAGE, reason, size, "%s %lld is not below the plan's %u", what,
+              (long long)index, count);
+}
+
+/* A launch-lane node names its stream in the context. */
+static DvtCode check_own_stream(const DvtContext* ctx, char* reason, size_t size) {
+  if (ctx->stream == DVT_NO_INDEX) return fail(DVT_INVALID_IMAGE, reason, size, "has no stream");
+  return check_index("stream", ctx->stream, ctx->runtime->stream_count, reason, size);
+}
+
+static DvtCode check_create_stream(const DvtContext* ctx, char* reason, size_t size) {
+  const DvtCode code = check_counts(ctx, 0, 0, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtCreateStreamAttributes* attributes = ctx->attributes;
+  if (attributes->priority < 0 || attributes->priority > 7) {
+    return fail(DVT_INVALID_IMAGE, reason, size, "priority %lld is not in 0..7",
+                (long long)attributes->priority);
+  }
+  return check_index("stream", attributes->stream, ctx->runtime->stream_count, reason, size);
+}
+
+static DvtCode check_stream_attribute(const DvtContext* ctx, char* reason, size_t size) {
+  const DvtCode code = check_counts(ctx, 0, 0, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtStreamAttributes* attributes = ctx->attributes;
+  return check_index("stream", attributes->stream, ctx->runtime->stream_count, reason, size);
+}
+
+static DvtCode check_event_attribute(const DvtContext* ctx, char* reason, size_t size) {
+  const DvtCode code = check_counts(ctx, 0, 0, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtEventAttributes* attributes = ctx->attributes;
+  return check_index("event", attributes->event, ctx->runtime->event_count, reason, size);
+}
+
+static DvtCode check_event_on_stream(const DvtContext* ctx, char* reason, size_t size) {
+  const DvtCode code = check_event_attribute(ctx, reason, size);
+  return code != DVT_OK ? code : check_own_stream(ctx, reason, size);
+}
+
+static DvtCode check_alloc(const DvtContext* ctx, char* reason, size_t size) {
+  const DvtCode code = check_counts(ctx, 0, 1, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtAllocAttributes* attributes = ctx->attributes;
+  const DvtTensor* tensor = dvt_output(ctx, 0)->tensor;
+  const uint64_t needed = tensor != NULL ? tensor->bytes : 0;
+  if (attributes->bytes < 0 || (uint64_t)attributes->bytes < needed) {
+    return fail(DVT_INVALID_IMAGE, reason, size, "allocates %lld bytes for a tensor of %llu",
+                (long long)attributes->bytes, (unsigned long long)needed);
+  }
+  return DVT_OK;
+}
+
+static DvtCode check_free(const DvtContext* ctx, char* reason, size_t size) {
+  return check_counts(ctx, 1, 0, reason, size);
+}
+
+static DvtCode check_build_ref(const DvtContext* ctx, char* reason, size_t size) {
+  const DvtCode code = check_counts(ctx, 1, 1, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtTensor* from = dvt_input(ctx, 0)->tensor;
+  const DvtTensor* to = dvt_output(ctx, 0)->tensor;
+  if (from == NULL || to == NULL) {
+    return fail(DVT_INVALID_IMAGE, reason, size, "refers to a value without a tensor");
+  }
+  if (to->bytes > from->bytes) {
+    return fail(DVT_INVALID_IMAGE, reason, size, "a reference of %llu bytes to a tensor of %llu",
+                (unsigned long long)to->bytes, (unsigned long long)from->bytes);
+  }
+  return DVT_OK;
+}
+
+static DvtCode check_copy(const DvtContext* ctx, uint32_t inputs, uint32_t outputs, char* reason,
+                          size_t size) {
+  DvtCode code = check_counts(ctx, inputs, outputs, reason, size);
+  if (code == DVT_OK) code = check_own_stream(ctx, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtTensor* from = ctx->cells[0]->tensor;
+  const DvtTensor* to = ctx->cells[1]->tensor;
+  if (from == NULL || to == NULL) {
+    return fail(DVT_INVALID_IMAGE, reason, size, "copies a value without a tensor");
+  }
+  if (from->bytes != to->bytes) {
+    return fail(DVT_INVALID_IMAGE, reason, size, "copies %llu bytes to a tensor of %llu",
+                (unsigned long long)from->bytes, (unsigned long long)to->bytes);
+  }
+  return DVT_OK;
+}
+
+static DvtCode check_copy_h2d(const DvtContext* ctx, char* reason, size_t size) {
+  return check_copy(ctx, 2, 0, reason, size);
+}
+
+static DvtCode check_copy_d2h(const DvtContext* ctx, char* reason, size_t size) {
+  return check_copy(ctx, 1, 1, reason, size);
+}
+
+/* The node's operands and attributes are the device kernel's, so its check judges them. */
+static DvtCode check_launch(const DvtContext* ctx, char* reason, size_t size) {
+  const DvtRuntime* runtime = ctx->runtime;
+  if (ctx->device_kernel == DVT_NO_INDEX) {
+    return fail(DVT_INVALID_IMAGE, reason, size, "has no device kernel");
+  }
+  DvtCode code =
+      check_index("device kernel", ctx->device_kernel, runtime->kernel_count, reason, size);
+  if (code == DVT_OK) code = check_own_stream(ctx, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtKernel* kernel = runtime->kernels[ctx->device_kernel];
+  if ((kernel->flags & DVT_KERNEL_DEVICE) == 0) {
+    return fail(DVT_INVALID_IMAGE, reason, size, "kernel %s cannot be launched on a device",
+                kernel->name);
+  }
+  if (ctx->input_count < kernel->input_min || ctx->input_count > kernel->input_max ||
+      ctx->output_count < kernel->output_min || ctx->output_count > kernel->output_max) {
+    return fail(DVT_INVALID_IMAGE, reason, size, "kernel %s does not take %u inputs and %u outputs",
+                kernel->name, ctx->input_count, ctx->output_count);
+  }
+  const size_t operands = (size_t)ctx->input_count + ctx->output_count;
+  if (dvt_launch_argument_bytes(operands) > runtime->launch_buffer_bytes) {
+    return fail(DVT_INTERNAL, reason, size, "%zu operands exceed the launch buffer", operands);
+  }
+  return kernel->check != NULL ? kernel->check(ctx, reason, size) : DVT_OK;
+}
+
+/* ---- Nodes ---------------------------------------------------------------------------------- */
+
+/* The live stream of an index, or NULL after writing the reason. */
+static DvtStream* stream_at(const DvtRuntime* runtime, int64_t index) {
+  DvtStream* stream = runtime->streams[index];
+  if (stream == NULL) {
+    (void)fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+               "stream %lld does not exist at this point", (long long)index);
+  }
+  return stream;
+}
+
+static DvtEvent* event_at(const DvtRuntime* runtime, int64_t index) {
+  DvtEvent* event = runtime->events[index];
+  if (event == NULL) {
+    (void)fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+               "event %lld does not exist at this point", (long long)index);
+  }
+  return event;
+}
+
+static DvtCode run_create_stream(void* context) {
+  const DvtContext* ctx = context;
+  const DvtRuntime* runtime = ctx->runtime;
+  const DvtCreateStreamAttributes* attributes = ctx->attributes;
+  DvtStream** slot = &runtime->streams[attributes->stream];
+  if (*slot != NULL) {
+    return fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+                "stream %lld exists already", (long long)attributes->stream);
+  }
+  return report(runtime, runtime->device->vtable->stream_create(
+                             runtime->device, (uint32_t)attributes->priority, slot));
+}
+
+static DvtCode run_destroy_stream(void* context) {
+  const DvtContext* ctx = context;
+  const DvtRuntime* runtime = ctx->runtime;
+  const DvtStreamAttributes* attributes = ctx->attributes;
+  DvtStream* stream = stream_at(runtime, attributes->stream);
+  if (stream == NULL) return DVT_FAILED_STATE;
+  const DvtCode code = runtime->device->vtable->stream_destroy(runtime->device, stream);
+  if (code == DVT_OK) runtime->streams[attributes->stream] = NULL;
+  return report(runtime, code);
+}
+
+static DvtCode run_create_event(void* context) {
+  const DvtContext* ctx = context;
+  const DvtRuntime* runtime = ctx->runtime;
+  const DvtEventAttributes* attributes = ctx->attributes;
+  DvtEvent** slot = &runtime->events[attributes->event];
+  if (*slot != NULL) {
+    return fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+                "event %lld exists already", (long long)attributes->event);
+  }
+  return report(runtime, runtime->device->vtable->event_create(runtime->device, slot));
+}
+
+static DvtCode run_destroy_event(void* context) {
+  const DvtContext* ctx = context;
+  const DvtRuntime* runtime = ctx->runtime;
+  const DvtEventAttributes* attributes = ctx->attributes;
+  DvtEvent* event = event_at(runtime, attributes->event);
+  if (event == NULL) return DVT_FAILED_STATE;
+  const DvtCode code = runtime->device->vtable->event_destroy(runtime->device, event);
+  if (code == DVT_OK) runtime->events[attributes->event] = NULL;
+  return report(runtime, code);
+}
+
+static DvtCode run_alloc(void* context) {
+  const DvtContext* ctx = context;
+  const DvtRuntime* runtime = ctx->runtime;
+  const DvtAllocAttributes* attributes = ctx->attributes;
+  return report(runtime, runtime->device->vtable->malloc(
+                             runtime->device, (uint64_t)attributes->bytes,
+                             runtime->names[ctx->node].origin, &dvt_output(ctx, 0)->data));
+}
+
+static DvtCode run_free(void* context) {
+  const DvtContext* ctx = context;
+  const DvtRuntime* runtime = ctx->runtime;
+  DvtCell* cell = dvt_input(ctx, 0);
+  const DvtCode code = runtime->device->vtable->free(runtime->device, cell->data);
+  /* The cell says who owns memory (exec/executor.cpp returns what is left after a failure). */
+  if (code == DVT_OK) cell->data = NULL;
+  return report(runtime, code);
+}
+
+static DvtCode run_build_ref(void* context) {
+  const DvtContext* ctx = context;
+  dvt_output(ctx, 0)->data = dvt_input(ctx, 0)->data;
+  return DVT_OK;
+}
+
+/* cells[0] to cells[1], whichever of the two the graph calls an output. */
+static DvtCode copy(const DvtContext* ctx, DvtCopyKind kind) {
+  const DvtRuntime* runtime = ctx->runtime;
+  DvtStream* stream = stream_at(runtime, ctx->stream);
+  if (stream == NULL) return DVT_FAILED_STATE;
+  const DvtCell* from = ctx->cells[0];
+  const DvtCell* to = ctx->cells[1];
+  if (from->tensor->bytes == 0) return DVT_OK;
+  return report(runtime, runtime->device->vtable->copy_async(
+                             runtime->device, stream, kind, to->data, from->data,
+                             from->tensor->bytes, runtime->names[ctx->node].origin));
+}
+
+static DvtCode run_copy_h2d(void* context) {
+  return copy(context, DVT_COPY_HOST_TO_DEVICE);
+}
+static DvtCode run_copy_d2h(void* context) {
+  return copy(context, DVT_COPY_DEVICE_TO_HOST);
+}
+
+/*   0            32                32 + 8n, up to 16
+ *   | DvtContext | n cell offsets | pad | n DvtCell |
+ */
+static size_t launch_cells_offset(size_t operands) {
+  return (offsetof(DvtContext, cells) + operands * sizeof(DvtCell*) + 15) & ~(size_t)15;
+}
+
+size_t dvt_launch_argument_bytes(size_t operands) {
+  return launch_cells_offset(operands) + operands * sizeof(DvtCell);
+}
+
+static DvtCode run_launch(void* context) {
+  const DvtContext* ctx = context;
+  const DvtRuntime* runtime = ctx->runtime;
+  DvtStream* stream = stream_at(runtime, ctx->stream);
+  if (stream == NULL) return DVT_FAILED_STATE;
+
+  const size_t operands = (size_t)ctx->input_count + ctx->output_count;
+  const size_t cells_offset = launch_cells_offset(operands);
+  DvtContext* record = runtime->launch_buffer;
+  memcpy(record, ctx, offsetof(DvtContext, cells));
+  record->runtime = NULL; /* The task runs later, when this executor's state may have moved on. */
+  DvtCell* cells = (DvtCell*)((char*)record + cells_offset);
+  for (size_t i = 0; i < operands; ++i) {
+    if (ctx->cells[i] == NULL) {
+      record->cells[i] = NULL;
+      continue;
+    }
+    cells[i] = *ctx->cells[i];
+    /* dvt_launch_bind() turns the offset into a pointer in the device's copy. */
+    record->cells[i] = (DvtCell*)(uintptr_t)(cells_offset + i * sizeof(DvtCell));
+  }
+
+  const DvtLaunch launch = {
+      .run = runtime->kernels[ctx->device_kernel]->run,
+      .arguments = record,
+      .argument_bytes = dvt_launch_argument_bytes(operands),
+      .cost = runtime->costs[ctx->node],
+      .name = runtime->names[ctx->node].origin,
+      .op = runtime->names[ctx->node].op,
+  };
+  return report(runtime, runtime->device->vtable->launch(runtime->device, stream, &launch));
+}
+
+static DvtCode run_record_event(void* context) {
+  const DvtContext* ctx = context;
+  const DvtRuntime* runtime = ctx->runtime;
+  const DvtEventAttributes* attributes = ctx->attributes;
+  DvtStream* stream = stream_at(runtime, ctx->stream);
+  DvtEvent* event = event_at(runtime, attributes->event);
+  if (stream == NULL || event == NULL) return DVT_FAILED_STATE;
+  return report(runtime, runtime->device->vtable->event_record(runtime->device, stream, event));
+}
+
+static DvtCode run_wait_event(void* context) {
+  const DvtContext* ctx = context;
+  const DvtRuntime* runtime = ctx->runtime;
+  const DvtEventAttributes* attributes = ctx->attributes;
+  DvtStream* stream = stream_at(runtime, ctx->stream);
+  DvtEvent* event = event_at(runtime, attributes->event);
+  if (stream == NULL || event == NULL) return DVT_FAILED_STATE;
+  return report(runtime, runtime->device->vtable->event_wait(runtime->device, stream, event));
+}
+
+static DvtCode run_sync_stream(void* context) {
+  const DvtContext* ctx = context;
+  const DvtRuntime* runtime = ctx->runtime;
+  const DvtStreamAttributes* attributes = ctx->attributes;
+  DvtStream* stream = stream_at(runtime, attributes->stream);
+  if (stream == NULL) return DVT_FAILED_STATE;
+  return report(runtime, runtime->device->vtable->stream_synchronize(
+                             runtime->device, stream, runtime->synchronize_timeout_us));
+}
+
+/* ---- Table ---------------------------------------------------------------------------------- */
+
+static const DvtAttribute create_stream_attributes[] = {
+    {"stream", offsetof(DvtCreateStreamAttributes, stream), 1, 'i'},
+    {"priority", offsetof(DvtCreateStreamAttributes, priority), 1, 'i'},
+};
+static const DvtAttribute stream_attributes[] = {
+    {"stream", offsetof(DvtStreamAttributes, stream), 1, 'i'}};
+static const DvtAttribute event_attributes[] = {
+    {"event", offsetof(DvtEventAttributes, event), 1, 'i'}};
+static const DvtAttribute alloc_attributes[] = {
+    {"bytes", offsetof(DvtAllocAttributes, bytes), 1, 'i'}};
+
+enum { MEMORY = DVT_KERNEL_LANE_MEMORY, LAUNCH = DVT_KERNEL_LANE_LAUNCH, ANY = UINT16_MAX };
+
+/* In the order of DvtDeviceNode, from 1. */
+static const DvtKernel kernels[] = {
+    {"CreateStream", DVT_KERNEL_ABI_VERSION, MEMORY, 0, 0, 0, 0, sizeof(DvtCreateStreamAttributes),
+     2, create_stream_attributes, run_create_stream, check_create_stream},
+    {"DestroyStream", DVT_KERNEL_ABI_VERSION, MEMORY, 0, 0, 0, 0, sizeof(DvtStreamAttributes), 1,
+     stream_attributes, run_destroy_stream, check_stream_attribute},
+    {"CreateEvent", DVT_KERNEL_ABI_VERSION, MEMORY, 0, 0, 0, 0, sizeof(DvtEventAttributes), 1,
+     event_attributes, run_create_event, check_event_attribute},
+    {"DestroyEvent", DVT_KERNEL_ABI_VERSION, MEMORY, 0, 0, 0, 0, sizeof(DvtEventAttributes), 1,
+     event_attributes, run_destroy_event, check_event_attribute},
+    {"AllocMemHbm", DVT_KERNEL_ABI_VERSION, MEMORY, 0, 0, 1, 1, sizeof(DvtAllocAttributes), 1,
+     alloc_attributes, run_alloc, check_alloc},
+    {"FreeMemHbm", DVT_KERNEL_ABI_VERSION, MEMORY | DVT_KERNEL_FREE, 1, 1, 0, 0, 0, 0, NULL,
+     run_free, check_free},
+    {"BuildRefTensor", DVT_KERNEL_ABI_VERSION, MEMORY, 1, 1, 1, 1, 0, 0, NULL, run_build_ref,
+     check_build_ref},
+    {"LaunchH2DCopy", DVT_KERNEL_ABI_VERSION, LAUNCH, 2, 2, 0, 0, 0, 0, NULL, run_copy_h2d,
+     check_copy_h2d},
+    {"LaunchD2HCopy", DVT_KERNEL_ABI_VERSION, LAUNCH, 1, 1, 1, 1, 0, 0, NULL, run_copy_d2h,
+     check_copy_d2h},
+    {"LaunchKernel", DVT_KERNEL_ABI_VERSION, LAUNCH, 0, ANY, 0, ANY, 0, 0, NULL, run_launch,
+     check_launch},
+    {"RecordEvent", DVT_KERNEL_ABI_VERSION, LAUNCH, 0, 0, 0, 0, sizeof(DvtEventAttributes), 1,
+     event_attributes, run_record_event, check_event_on_stream},
+    {"WaitEvent", DVT_KERNEL_ABI_VERSION, LAUNCH, 0, 0, 0, 0, sizeof(DvtEventAttributes), 1,
+     event_attributes, run_wait_event, check_event_on_stream},
+    {"SyncStream", DVT_KERNEL_ABI_VERSION, DVT_KERNEL_LANE_NORMAL, 0, 0, 0, 0,
+     sizeof(DvtStreamAttributes), 1, stream_attributes, run_sync_stream, check_stream_attribute},
+};
+static_assert(sizeof kernels / sizeof kernels[0] == DVT_NODE_SYNC_STREAM,
+              "one kernel for each DvtDeviceNode");
+
+DvtKernelTable dvt_device_kernels(void) {
+  return (DvtKernelTable){kernels, sizeof kernels / sizeof kernels[0]};
+}
+
+DvtDeviceNode dvt_device_node(const DvtKernel* kernel) {
+  for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; ++i) {
+    if (kernel == &kernels[i]) return (DvtDeviceNode)(i + 1);
+  }
+  return DVT_NODE_OTHER;
+}
