@@ -1,0 +1,150 @@
+// Binding of inputs and outputs: the only untrusted thing that reaches a loaded executor.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+
+#include "exec/executor.hpp"
+#include "exec/tensor_text.hpp"
+
+using davit::ErrorDetail;
+using davit::Status;
+using davit::exec::Binding;
+using davit::exec::PortView;
+
+namespace {
+
+std::string address_text(const void* address) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%" PRIxPTR, reinterpret_cast<uintptr_t>(address));
+  return text;
+}
+
+Status no_such_port(const char* kind, uint32_t index, size_t count) {
+  return Status(
+      ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                  .stage = DVT_STAGE_BIND,
+                  .message = std::string("there is no ") + kind + " " + std::to_string(index),
+                  .expected = "an index below " + std::to_string(count),
+                  .got = std::to_string(index)});
+}
+
+}  // namespace
+
+const PortView& DvtExecutor::port_at(uint32_t slot) const {
+  const size_t inputs = view_.inputs.size();
+  return slot < inputs ? view_.inputs[slot] : view_.outputs[slot - inputs];
+}
+
+uint32_t DvtExecutor::port_count() const {
+  return static_cast<uint32_t>(view_.inputs.size() + view_.outputs.size());
+}
+
+Status DvtExecutor::bind_input(uint32_t index, const void* data, size_t bytes) {
+  if (index >= view_.inputs.size()) return no_such_port("input", index, view_.inputs.size());
+  return bind(view_.inputs[index], index, data, bytes);
+}
+
+Status DvtExecutor::bind_output(uint32_t index, void* data, size_t bytes) {
+  if (index >= view_.outputs.size()) return no_such_port("output", index, view_.outputs.size());
+  return bind(view_.outputs[index], static_cast<uint32_t>(view_.inputs.size()) + index, data,
+              bytes);
+}
+
+Status DvtExecutor::bind(const PortView& port, uint32_t slot, const void* data, size_t bytes) {
+  const DvtTensor& tensor = view_.descs[port.desc];
+  const auto refuse = [&](const char* message, std::string expected, std::string got) {
+    return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                              .stage = DVT_STAGE_BIND,
+                              .message = message,
+                              .tensor = view_.strings[port.name],
+                              .expected = std::move(expected),
+                              .got = std::move(got)});
+  };
+  if (!loaded_) {
+    return {DVT_FAILED_STATE, DVT_STAGE_BIND, "the executor is unloaded"};
+  }
+  if (bytes < tensor.bytes) {
+    return refuse("the buffer is too small",
+                  davit::exec::tensor_text(tensor) + ", " + std::to_string(tensor.bytes) + " bytes",
+                  std::to_string(bytes) + " bytes");
+  }
+  if (data == nullptr && tensor.bytes > 0) {
+    return refuse("the buffer is null", std::to_string(tensor.bytes) + " bytes", "NULL");
+  }
+  const uint32_t alignment = std::max(dvt_dtype_size(tensor.dtype), 1U);
+  if (reinterpret_cast<uintptr_t>(data) % alignment != 0) {
+    return refuse("the buffer is not aligned to its element",
+                  "an address that is a multiple of " + std::to_string(alignment),
+                  address_text(data));
+  }
+
+  Binding& binding = bindings_[slot];
+  binding.data = static_cast<const std::byte*>(data);
+  binding.bound = true;
+  ready_ = false;
+  const auto* const offsets = block_.at<uint32_t>(layout_.port_offsets);
+  const auto* const values = block_.at<uint32_t>(layout_.port_values);
+  for (uint32_t i = offsets[slot]; i < offsets[slot + 1]; ++i) {
+    // Verifier: no node writes an input.
+    cells_[values[i]].data = const_cast<void*>(data);
+  }
+  return {};
+}
+
+Status DvtExecutor::check_bindings() {
+  if (!loaded_) return {DVT_FAILED_STATE, DVT_STAGE_RUN, "the executor is unloaded"};
+  for (uint32_t slot = 0; slot < port_count(); ++slot) {
+    if (bindings_[slot].bound) continue;
+    const bool input = slot < view_.inputs.size();
+    return Status(ErrorDetail{
+        .code = DVT_FAILED_STATE,
+        .stage = DVT_STAGE_RUN,
+        .message = input ? "an input is not bound" : "an output is not bound",
+        .tensor = view_.strings[port_at(slot).name],
+        .hint = input ? "call dvt_executor_bind_input()" : "call dvt_executor_bind_output()"});
+  }
+  if (Status status = check_overlaps(); !status.ok()) return status;
+  ready_ = true;
+  return {};
+}
+
+// Sweeps over the buffers by ascending address. Inputs may overlap each other.
+Status DvtExecutor::check_overlaps() {
+  auto* const order = block_.at<uint32_t>(layout_.port_order);
+  uint32_t count = 0;
+  for (uint32_t slot = 0; slot < port_count(); ++slot) {
+    if (bindings_[slot].bytes > 0) order[count++] = slot;
+  }
+  std::sort(order, order + count, [&](uint32_t a, uint32_t b) {
+    return std::less<>()(bindings_[a].data, bindings_[b].data);
+  });
+  const auto end_of = [&](uint32_t slot) {
+    return reinterpret_cast<uintptr_t>(bindings_[slot].data) + bindings_[slot].bytes;
+  };
+  // The buffers seen so far that reach furthest: of all, and of the outputs alone.
+  uint32_t furthest = davit::exec::kNone;
+  uint32_t furthest_output = davit::exec::kNone;
+  const auto further = [&](uint32_t slot, uint32_t than) {
+    return than == davit::exec::kNone || end_of(slot) > end_of(than);
+  };
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t slot = order[i];
+    const bool output = slot >= view_.inputs.size();
+    const uint32_t rival = output ? furthest : furthest_output;
+    const auto start = reinterpret_cast<uintptr_t>(bindings_[slot].data);
+    if (rival != davit::exec::kNone && start < end_of(rival)) {
+      return Status(ErrorDetail{
+          .code = DVT_INVALID_ARGUMENT,
+          .stage = DVT_STAGE_BIND,
+          .message = std::string("the buffer of an output overlaps that of ") +
+                     (output && rival >= view_.inputs.size() ? "another output" : "an input"),
+          .tensor = view_.strings[port_at(output ? slot : rival).name],
+          .expected = "memory of its own",
+          .got = std::string("memory shared with ") +
+                 view_.strings[port_at(output ? rival : slot).name]});
+    }
+    if (further(slot, furthest)) furthest = slot;
+    if (output && further(slot, furthest_output)) furthest_output = slot;
+  }
+  return {};
+}

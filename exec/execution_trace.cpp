@@ -1,0 +1,191 @@
+#include "exec/execution_trace.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <ctime>
+
+#include "base/dtype.hpp"
+#include "exec/tensor_text.hpp"
+
+namespace davit::exec {
+namespace {
+
+int64_t now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+const char* lane_name(uint8_t lane) {
+  switch (lane) {
+    case DVT_KERNEL_LANE_MEMORY:
+      return "memory";
+    case DVT_KERNEL_LANE_LAUNCH:
+      return "launch";
+    default:
+      return "normal";
+  }
+}
+
+std::string shapes_text(const ImageView& image, std::span<const uint32_t> values) {
+  std::string text;
+  for (const uint32_t value : values) {
+    const DvtTensor* tensor = value == kNone ? nullptr : image.tensor_of(value);
+    if (!text.empty()) text += ' ';
+    text += tensor == nullptr ? "-" : tensor_text(*tensor);
+  }
+  return text;
+}
+
+// f.json to f.2.json, f.77.json: before the extension of the file name, if it has one.
+std::string with_suffix(const std::string& path, const std::string& suffix) {
+  const size_t dot = path.find_last_of('.');
+  const size_t slash = path.find_last_of('/');
+  const bool has_extension =
+      dot != std::string::npos && (slash == std::string::npos || dot > slash);
+  const size_t at = has_extension ? dot : path.size();
+  return path.substr(0, at) + suffix + path.substr(at);
+}
+
+}  // namespace
+
+ExecutionTrace::ExecutionTrace(const DvtImage& image, uint32_t executor_id, Limits limits)
+    : image_(share_image(image)), executor_id_(executor_id), limits_(limits) {
+  events_.reserve(limits.events);
+  runs_.reserve(limits.runs);
+}
+
+void ExecutionTrace::begin_run() {
+  const uint64_t id = next_run_++;
+  recording_ = runs_.size() < limits_.runs;
+  if (recording_) runs_.push_back({now_ns(), 0, events_.size(), id, DVT_OK});
+}
+
+void ExecutionTrace::end_run(DvtCode code) {
+  if (!recording_) return;
+  recording_ = false;
+  runs_.back().end_ns = now_ns();
+  runs_.back().code = code;
+}
+
+void ExecutionTrace::observe(void* self, const DvtNodeEvent* event) {
+  auto& trace = *static_cast<ExecutionTrace*>(self);
+  if (!trace.recording_ || trace.events_.size() >= trace.limits_.events) {
+    ++trace.dropped_;
+    return;
+  }
+  trace.events_.push_back({event->begin_ns, event->end_ns, event->node, event->code});
+}
+
+void ExecutionTrace::append_node(trace::TraceWriter& writer, trace::Row row, const Run& run,
+                                 const Event& event) const {
+  const ImageView& image = image_->view;
+  const GraphView& graph = image.graphs[image.main];
+  const char* origin = image.strings[graph.origin_of(event.node)];
+  const char* kernel = image.kernel_refs[graph.kernel[event.node]].name;
+  const auto outputs = graph.outputs_of(event.node);
+  const DvtTensor* result =
+      outputs.empty() || outputs[0] == kNone ? nullptr : image.tensor_of(outputs[0]);
+
+  trace::Args args;
+  args.text("node", origin)
+      .text("op", image.strings[graph.op_of(event.node)])
+      .text("kernel", kernel)
+      .text("inputs", shapes_text(image, graph.inputs_of(event.node)))
+      .text("shapes", shapes_text(image, outputs))
+      .text("dtype", result == nullptr ? "" : dtype_name(result->dtype))
+      .integer("bytes", result == nullptr ? 0 : static_cast<int64_t>(result->bytes))
+      .text("lane", lane_name(graph.lane[event.node]))
+      .integer("node_id", event.node)
+      .integer("exec_id", executor_id_)
+      .integer("run_id", static_cast<int64_t>(run.id));
+  if (const uint32_t device_kernel = graph.device_kernel_of(event.node); device_kernel != kNone) {
+    args.text("device_kernel", image.kernel_refs[device_kernel].name);
+  }
+  if (const uint32_t stream = graph.stream_of(event.node); stream != kNone) {
+    args.integer("stream", stream);
+  }
+  if (event.code != DVT_OK) args.text("error", code_name(event.code));
+  writer.slice(row, *origin != '\0' ? origin : kernel, lane_name(graph.lane[event.node]),
+               event.begin_ns, event.end_ns - event.begin_ns, args);
+}
+
+// One arrow for each operand that another node of this run produced.
+void ExecutionTrace::append_flows(trace::TraceWriter& writer, trace::Row row, size_t first,
+                                  size_t last) const {
+  const ImageView& image = image_->view;
+  const GraphView& graph = image.graphs[image.main];
+  // Events of a sequential run are in node order, so the last writer seen is the producer.
+  std::vector<const Event*> producer(image.values.count, nullptr);
+  for (size_t i = first; i < last; ++i) {
+    const Event& event = events_[i];
+    for (const uint32_t value : graph.inputs_of(event.node)) {
+      if (value == kNone || producer[value] == nullptr) continue;
+      const Event& from = *producer[value];
+      // An arrow starts at its slice's end; the end itself belongs to the next slice.
+      const int64_t from_ns = from.end_ns > from.begin_ns ? from.end_ns - 1 : from.begin_ns;
+      writer.flow(row, from_ns, row, event.begin_ns);
+    }
+    for (const uint32_t value : graph.outputs_of(event.node)) {
+      if (value != kNone) producer[value] = &event;
+    }
+  }
+}
+
+void ExecutionTrace::append_to(trace::TraceWriter& writer, uint32_t pid) const {
+  const trace::Row row{pid, executor_id_};
+  writer.row(row, "sequential-" + std::to_string(executor_id_) + " (all lanes)",
+             static_cast<int32_t>(executor_id_));
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    const Run& run = runs_[i];
+    const size_t last = i + 1 < runs_.size() ? runs_[i + 1].first_event : events_.size();
+    const uint64_t async_id = (uint64_t{executor_id_} << 32) | (run.id & UINT32_MAX);
+    trace::Args args;
+    args.integer("exec_id", executor_id_)
+        .integer("run_id", static_cast<int64_t>(run.id))
+        .text("result", code_name(run.code));
+    writer.async_begin(pid, async_id, "run", "run", run.begin_ns, args);
+    for (size_t event = run.first_event; event < last; ++event) {
+      append_node(writer, row, run, events_[event]);
+    }
+    append_flows(writer, row, run.first_event, last);
+    writer.async_end(pid, async_id, "run", "run", run.end_ns);
+  }
+  if (dropped_ > 0) {
+    writer.metadata("dropped_events_exec_" + std::to_string(executor_id_),
+                    std::to_string(dropped_));
+  }
+}
+
+std::unique_ptr<EnvironmentTrace> EnvironmentTrace::from_environment(const DvtImage& image) {
+  const char* path = std::getenv("DAVIT_TRACE");  // NOLINT(concurrency-mt-unsafe)
+  if (path == nullptr || *path == '\0') return nullptr;
+  static std::atomic<uint32_t> traced_executors{0};
+  const uint32_t id = traced_executors.fetch_add(1, std::memory_order_relaxed) + 1;
+  return std::unique_ptr<EnvironmentTrace>(new EnvironmentTrace(image, id, path));
+}
+
+EnvironmentTrace::EnvironmentTrace(const DvtImage& image, uint32_t executor_id, std::string path)
+    : trace_(image, executor_id),
+      executor_id_(executor_id),
+      path_(std::move(path)),
+      owner_pid_(::getpid()) {}
+
+Status EnvironmentTrace::write() const {
+  const pid_t pid = ::getpid();
+  std::string path = path_;
+  if (pid != owner_pid_) path = with_suffix(path, "." + std::to_string(pid));
+  if (executor_id_ > 1) path = with_suffix(path, "." + std::to_string(executor_id_));
+  trace::TraceWriter writer;
+  writer.metadata("davit", dvt_version());
+  writer.metadata("clock", "CLOCK_MONOTONIC of the host");
+  writer.metadata("image", trace_.image().provenance.source_name);
+  const std::string name = std::string("davit ") + trace_.image().target_name;
+  writer.process(static_cast<uint32_t>(pid), name, 0);
+  trace_.append_to(writer, static_cast<uint32_t>(pid));
+  return writer.write_file(path);
+}
+
+}  // namespace davit::exec

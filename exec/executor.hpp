@@ -1,0 +1,160 @@
+// executor.hpp: the model executor: load = Init, execute = Main, unload = DeInit.
+//
+//   create() ──Init ok──► Loaded ──unload()──► Unloaded      run(), bind() only in Loaded
+//        └──Init fails──► nothing is left
+//
+// A run leaves Loaded in any case. What a failed Main has allocated on a device is returned at once
+// (recover()); if the device does not even come to rest, the next run tries again and fails until
+// it does.
+//
+// Threads  One thread at a time for each executor.
+// Trust    The image is verified: kernels' checks have passed, ids are in range, operands of device
+//          nodes are live in the order of the steps. What callers bind is checked here.
+// Memory   One block (exec/layout.hpp), mapped at load, so that pages nobody touches cost nothing.
+//          A run allocates nothing unless it fails.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/status.hpp"
+#include "davit/davit.h"
+#include "exec/image.hpp"
+#include "exec/layout.hpp"
+#include "exec/runtime.h"
+#include "exec/sequential_c/sequential.h"
+
+namespace davit::exec {
+
+class EnvironmentTrace;
+
+// Zeroed, page-aligned memory of its own mapping, or nothing.
+class Block {
+ public:
+  Block() = default;
+  explicit Block(std::byte* base, size_t size) : base_(base), size_(size) {}
+  Block(Block&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Block& operator=(Block&& other) noexcept;
+  ~Block();
+
+  static Result<Block> map(uint64_t size);
+
+  template <class T>
+  [[nodiscard]] T* at(uint64_t offset) const {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+
+ private:
+  std::byte* base_ = nullptr;
+  size_t size_ = 0;
+};
+
+// A reference of its own to an open image.
+using SharedImage = std::unique_ptr<const DvtImage, ImageReleaser>;
+inline SharedImage share_image(const DvtImage& image) {
+  retain_image(image);
+  return SharedImage(&image);
+}
+
+// One graph, ready to run.
+struct StepList {
+  const DvtStep* steps = nullptr;
+  uint32_t count = 0;
+  const GraphView* graph = nullptr;
+  const DvtNodeNames* names = nullptr;        // Null unless the image uses a device.
+  const DvtTaskCost* const* costs = nullptr;  // Likewise.
+};
+
+// What a traced run reports to.
+struct Observer {
+  DvtNodeObserver call = nullptr;
+  void* user = nullptr;
+};
+
+struct DeviceDeleter {
+  void operator()(DvtDevice* device) const { dvt_cpu_device_destroy(device); }
+};
+
+}  // namespace davit::exec
+
+// The opaque type of davit.h.
+struct DvtExecutor {
+ public:
+  static davit::Result<std::unique_ptr<DvtExecutor>> create(const DvtImage& image,
+                                                            const DvtExecutorOptions& options);
+  ~DvtExecutor();
+  DvtExecutor(const DvtExecutor&) = delete;
+  DvtExecutor& operator=(const DvtExecutor&) = delete;
+
+  // Idempotent. Reports the first failure and cleans up in spite of it.
+  davit::Status unload();
+
+  davit::Status bind_input(uint32_t index, const void* data, size_t bytes);
+  davit::Status bind_output(uint32_t index, void* data, size_t bytes);
+
+  davit::Status run();
+  davit::Status run_observed(davit::exec::Observer observer);
+
+ private:
+  DvtExecutor(const DvtImage& image, const davit::exec::Layout& layout, davit::exec::Block block);
+
+  // exec/executor_build.cpp: fills in the block. Each relies on those before it.
+  void build_cells();
+  void build_ports();
+  void build_steps();
+  void build_context(const davit::exec::GraphView& graph, uint32_t node, DvtContext* context);
+  void build_device_tables();
+  void note_unjoined_streams();
+
+  davit::Status choose_device(const DvtExecutorOptions& options);
+  davit::Status load();
+
+  // exec/bindings.cpp.
+  davit::Status bind(const davit::exec::PortView& port, uint32_t slot, const void* data,
+                     size_t bytes);
+  davit::Status check_bindings();
+  davit::Status check_overlaps();
+  [[nodiscard]] const davit::exec::PortView& port_at(uint32_t slot) const;
+  [[nodiscard]] uint32_t port_count() const;
+
+  // Steps of one graph. `observer` may be null.
+  davit::Status run_steps(const davit::exec::StepList& list, DvtStage stage,
+                          const davit::exec::Observer* observer);
+  davit::Status node_error(const davit::exec::StepList& list, size_t node, DvtCode code,
+                           DvtStage stage);
+  davit::Status run_main(const davit::exec::Observer* observer);
+  davit::Status run_main_on_device(const davit::exec::Observer* observer);
+
+  // After a call of the device: its error, or OK.
+  davit::Status device_status(DvtCode code, DvtStage stage, const char* what) const;
+  davit::Status join_streams();
+  davit::Status recover();
+  davit::Status synchronise_all(DvtStage stage);
+  davit::Status free_allocations(const davit::exec::StepList& list, DvtStage stage);
+  davit::Status reclaim_all();
+  [[nodiscard]] bool lost_device_in_fork() const;
+
+  davit::exec::SharedImage image_;
+  const davit::exec::ImageView& view_;
+  davit::exec::Layout layout_;
+  davit::exec::Block block_;
+  DvtRuntime* runtime_;
+  DvtCell* cells_;
+  davit::exec::Binding* bindings_;
+  davit::exec::StepList init_, main_, deinit_;
+
+  std::unique_ptr<DvtDevice, davit::exec::DeviceDeleter> own_device_;
+  pid_t owner_pid_ = 0;  // The process that made this; a device does not survive fork().
+  bool loaded_ = false;
+  bool ready_ = false;             // Bindings are complete and checked.
+  bool recovery_pending_ = false;  // recover() has not succeeded since the last failure.
+
+  std::unique_ptr<davit::exec::EnvironmentTrace> trace_;  // When DAVIT_TRACE is set.
+};

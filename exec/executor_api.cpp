@@ -1,0 +1,132 @@
+// The C API of executors (davit/davit.h): null checks, and no exception gets out.
+#include <cstddef>
+#include <cstring>
+#include <new>
+
+#include "exec/executor.hpp"
+
+using davit::ErrorDetail;
+using davit::Result;
+using davit::Status;
+
+namespace {
+
+// Runs `body`, which returns a Status, and turns the outcome into the C record.
+template <class Body>
+DvtCode guarded(DvtError* error, DvtStage stage, Body body) noexcept {
+  try {
+    const Status status = body();
+    if (error != nullptr) status.to_c(error);
+    return status.code();
+  } catch (const std::bad_alloc&) {
+    if (error != nullptr) {
+      std::memset(error, 0, sizeof *error);
+      error->code = DVT_OUT_OF_MEMORY;
+      error->stage = stage;
+      std::strcpy(error->message, "out of memory");  // NOLINT(clang-analyzer-security.insecureAPI*)
+    }
+    return DVT_OUT_OF_MEMORY;
+  }
+}
+
+Status null_argument(const char* name) {
+  return {DVT_INVALID_ARGUMENT, DVT_STAGE_NONE, std::string(name) + " is NULL"};
+}
+
+// The caller's options as this version knows them.
+Status read_options(const DvtExecutorOptions* given, DvtExecutorOptions& options) {
+  dvt_executor_options_init(&options);
+  if (given == nullptr) return {};
+  const auto wrong_size = [&](const char* message) {
+    return Status(ErrorDetail{.code = DVT_VERSION_MISMATCH,
+                              .stage = DVT_STAGE_LOAD,
+                              .message = message,
+                              .expected = std::to_string(sizeof options),
+                              .got = std::to_string(given->struct_size),
+                              .hint = "call dvt_executor_options_init() first"});
+  };
+  if (given->struct_size < sizeof options) {
+    return wrong_size("DvtExecutorOptions.struct_size is not one of any version");
+  }
+  const auto* bytes = reinterpret_cast<const std::byte*>(given);
+  for (size_t i = sizeof options; i < given->struct_size; ++i) {
+    if (bytes[i] != std::byte{0}) {
+      return wrong_size("DvtExecutorOptions asks for something that this version does not know");
+    }
+  }
+  std::memcpy(&options, given, sizeof options);
+  return {};
+}
+
+}  // namespace
+
+const char* dvt_version(void) {
+  return DAVIT_VERSION;
+}
+
+void dvt_executor_options_init(DvtExecutorOptions* options) {
+  if (options == nullptr) return;
+  *options = {.struct_size = sizeof *options,
+              .reserved = 0,
+              .device = nullptr,
+              .synchronize_timeout_us = -1};
+}
+
+DvtCode dvt_executor_create(DvtImage* image, const DvtExecutorOptions* options, DvtExecutor** out,
+                            DvtError* error) {
+  return guarded(error, DVT_STAGE_LOAD, [&]() -> Status {
+    if (out == nullptr) return null_argument("out");
+    *out = nullptr;
+    if (image == nullptr) return null_argument("image");
+    DvtExecutorOptions known;
+    if (Status status = read_options(options, known); !status.ok()) return status;
+    Result<std::unique_ptr<DvtExecutor>> executor = DvtExecutor::create(*image, known);
+    if (!executor.ok()) return std::move(executor.status());
+    *out = std::move(executor).value().release();
+    return {};
+  });
+}
+
+void dvt_executor_destroy(DvtExecutor* executor) {
+  // What unloading could not allocate for is dropped like its other errors.
+  const DvtCode dropped = dvt_executor_unload(executor, nullptr);
+  (void)dropped;
+  delete executor;
+}
+
+DvtCode dvt_executor_unload(DvtExecutor* executor, DvtError* error) {
+  return guarded(error, DVT_STAGE_UNLOAD, [&]() -> Status {
+    return executor == nullptr ? null_argument("executor") : executor->unload();
+  });
+}
+
+DvtCode dvt_executor_bind_input(DvtExecutor* executor, uint32_t index, const void* data,
+                                size_t bytes, DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    return executor->bind_input(index, data, bytes);
+  });
+}
+
+DvtCode dvt_executor_bind_output(DvtExecutor* executor, uint32_t index, void* data, size_t bytes,
+                                 DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    return executor->bind_output(index, data, bytes);
+  });
+}
+
+DvtCode dvt_executor_run(DvtExecutor* executor, DvtError* error) {
+  return guarded(error, DVT_STAGE_RUN, [&]() -> Status {
+    return executor == nullptr ? null_argument("executor") : executor->run();
+  });
+}
+
+DvtCode dvt_executor_run_observed(DvtExecutor* executor, DvtNodeObserver observer, void* user,
+                                  DvtError* error) {
+  return guarded(error, DVT_STAGE_RUN, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    if (observer == nullptr) return null_argument("observer");
+    return executor->run_observed({observer, user});
+  });
+}
