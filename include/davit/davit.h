@@ -142,7 +142,8 @@ DVT_API void dvt_executor_destroy(DvtExecutor* executor);
 DVT_API DVT_NODISCARD DvtCode dvt_executor_unload(DvtExecutor* executor, DvtError* error);
 
 /* Binds a caller's buffer, without a copy. `bytes` must be at least the tensor's, and `data`
- * aligned to its element. Two outputs must not overlap; an output must not overlap an input. */
+ * aligned to its element. Two outputs must not overlap; an output must not overlap an input: the
+ * next run checks this, and that all are bound, so that buffers may be swapped one by one. */
 DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_input(DvtExecutor* executor, uint32_t index,
                                                       const void* data, size_t bytes,
                                                       DvtError* error);

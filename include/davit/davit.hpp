@@ -1,0 +1,222 @@
+// davit.hpp: davit.h for C++20: RAII, spans, no exceptions of its own. Header only.
+//
+//   davit::Expected<davit::Image> image = davit::Image::open("model.davit");
+//   if (!image) return fail(image.error());
+//   davit::Expected<davit::Executor> executor = davit::Executor::create(*image);
+//   ...
+//   if (davit::Error error = executor->bind_input(0, std::span<const float>(pixels))) return ...;
+//   if (davit::Error error = executor->bind_output(0, std::span<float>(scores))) return ...;
+//   if (davit::Error error = executor->run()) std::fputs(error.text().c_str(), stderr);
+//
+// Threads  As davit.h: share an Image freely, use an Executor from one thread at a time.
+// Memory   Both classes own one C object and are moved, not copied. An Executor keeps its image
+//          alive by itself. Bound spans must stay valid until they are rebound or the Executor is
+//          gone.
+// Errors   Functions return an Error, which is true when something failed, or an Expected. Success
+//          allocates nothing.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "davit/davit.h"
+
+namespace davit {
+
+// What went wrong, or nothing. True when something did.
+class [[nodiscard]] Error {
+ public:
+  Error() = default;
+  // From what a C function returned and filled in.
+  Error(DvtCode code, const DvtError& detail) : code_(code) {
+    // Without memory for the words, the code has to do.
+    if (code != DVT_OK) detail_.reset(new (std::nothrow) DvtError(detail));
+  }
+
+  explicit operator bool() const { return code_ != DVT_OK; }
+  [[nodiscard]] DvtCode code() const { return code_; }
+  // All that is known; null when nothing failed, or when memory ran out.
+  [[nodiscard]] const DvtError* detail() const { return detail_.get(); }
+
+  // "bind: the buffer is too small; tensor x; expected f32[4], 16 bytes; got 8 bytes"
+  [[nodiscard]] std::string text() const {
+    if (code_ == DVT_OK) return "ok";
+    if (detail_ == nullptr) return "error " + std::to_string(code_);
+    std::string text = detail_->message;
+    const auto add = [&text](const char* label, const char* part) {
+      if (*part != '\0') text.append("; ").append(label).append(part);
+    };
+    add("node ", detail_->node);
+    add("operator ", detail_->op);
+    add("tensor ", detail_->tensor);
+    add("expected ", detail_->expected);
+    add("got ", detail_->got);
+    add("hint: ", detail_->hint);
+    return text;
+  }
+
+ private:
+  DvtCode code_ = DVT_OK;
+  std::unique_ptr<DvtError> detail_;
+};
+
+// A value, or the error that there is instead. Dereference only when it is true.
+template <class T>
+class [[nodiscard]] Expected {
+ public:
+  Expected(T value) : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Expected(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+
+  explicit operator bool() const { return value_.has_value(); }
+  T& operator*() { return *value_; }
+  const T& operator*() const { return *value_; }
+  T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
+  [[nodiscard]] const Error& error() const { return error_; }
+
+ private:
+  std::optional<T> value_;
+  Error error_;
+};
+
+namespace detail {
+
+// Calls a C function whose last parameter is a DvtError*.
+template <class Function, class... Arguments>
+Error call(Function function, Arguments... arguments) {
+  DvtError error;  // NOLINT(cppcoreguidelines-pro-type-member-init): written on failure only.
+  const DvtCode code = function(arguments..., &error);
+  return code == DVT_OK ? Error() : Error(code, error);
+}
+
+}  // namespace detail
+
+class Image {
+ public:
+  // `options` null: the defaults.
+  static Expected<Image> open(const std::string& path, const DvtImageOptions* options = nullptr) {
+    DvtImage* image = nullptr;
+    Error error = detail::call(dvt_image_open_file, path.c_str(), options, &image);
+    if (error) return error;
+    return Image(image);
+  }
+
+  // Borrows `bytes`, which must outlive the image and its executors.
+  static Expected<Image> borrow(std::span<const std::byte> bytes,
+                                const DvtImageOptions* options = nullptr) {
+    DvtImage* image = nullptr;
+    Error error = detail::call(dvt_image_open_memory, static_cast<const void*>(bytes.data()),
+                               bytes.size(), options, &image);
+    if (error) return error;
+    return Image(image);
+  }
+
+  [[nodiscard]] const char* target() const { return dvt_image_target(get()); }
+  [[nodiscard]] DvtImageInfo info() const {
+    DvtImageInfo info;
+    dvt_image_info(get(), &info);
+    return info;
+  }
+
+  [[nodiscard]] uint32_t input_count() const { return dvt_image_input_count(get()); }
+  [[nodiscard]] uint32_t output_count() const { return dvt_image_output_count(get()); }
+  [[nodiscard]] Expected<DvtPortInfo> input(uint32_t index) const {
+    return port(dvt_image_input_info, index);
+  }
+  [[nodiscard]] Expected<DvtPortInfo> output(uint32_t index) const {
+    return port(dvt_image_output_info, index);
+  }
+  [[nodiscard]] std::optional<uint32_t> find_input(const std::string& name) const {
+    return found(dvt_image_find_input(get(), name.c_str()));
+  }
+  [[nodiscard]] std::optional<uint32_t> find_output(const std::string& name) const {
+    return found(dvt_image_find_output(get(), name.c_str()));
+  }
+
+  [[nodiscard]] DvtImage* get() const { return image_.get(); }
+
+ private:
+  struct Closer {
+    void operator()(DvtImage* image) const { dvt_image_close(image); }
+  };
+
+  explicit Image(DvtImage* image) : image_(image) {}
+
+  template <class Query>
+  Expected<DvtPortInfo> port(Query query, uint32_t index) const {
+    DvtPortInfo info;
+    Error error = detail::call(query, static_cast<const DvtImage*>(get()), index, &info);
+    if (error) return error;
+    return info;
+  }
+  static std::optional<uint32_t> found(uint32_t index) {
+    return index == DVT_NO_INDEX ? std::nullopt : std::optional(index);
+  }
+
+  std::unique_ptr<DvtImage, Closer> image_;
+};
+
+class Executor {
+ public:
+  // Load: allocates and runs Init. `options` null: the defaults.
+  static Expected<Executor> create(const Image& image,
+                                   const DvtExecutorOptions* options = nullptr) {
+    DvtExecutor* executor = nullptr;
+    Error error = detail::call(dvt_executor_create, image.get(), options, &executor);
+    if (error) return error;
+    return Executor(executor);
+  }
+
+  // Binds the caller's memory, without a copy. Elements of any trivial type; the size in bytes has
+  // to suffice for the tensor.
+  template <class T>
+  requires std::is_trivially_copyable_v<T> Error bind_input(uint32_t index,
+                                                            std::span<const T> data) {
+    return detail::call(dvt_executor_bind_input, get(), index,
+                        static_cast<const void*>(data.data()), data.size_bytes());
+  }
+  template <class T>
+  requires(std::is_trivially_copyable_v<T> && !std::is_const_v<T>) Error
+      bind_output(uint32_t index, std::span<T> data) {
+    return detail::call(dvt_executor_bind_output, get(), index, static_cast<void*>(data.data()),
+                        data.size_bytes());
+  }
+
+  // Execute: runs Main once.
+  Error run() { return detail::call(dvt_executor_run, get()); }
+
+  // The same; calls `observer(const DvtNodeEvent&)` after every node.
+  template <std::invocable<const DvtNodeEvent&> Observer>
+  Error run_observed(Observer&& observer) {
+    using Plain = std::remove_reference_t<Observer>;
+    const DvtNodeObserver call = [](void* user, const DvtNodeEvent* event) {
+      (*static_cast<Plain*>(user))(*event);
+    };
+    return detail::call(dvt_executor_run_observed, get(), call,
+                        const_cast<void*>(static_cast<const void*>(std::addressof(observer))));
+  }
+
+  // Unload: runs DeInit and reports its errors, which the destructor drops.
+  Error unload() { return detail::call(dvt_executor_unload, get()); }
+
+  [[nodiscard]] DvtExecutor* get() const { return executor_.get(); }
+
+ private:
+  struct Destroyer {
+    void operator()(DvtExecutor* executor) const { dvt_executor_destroy(executor); }
+  };
+
+  explicit Executor(DvtExecutor* executor) : executor_(executor) {}
+
+  std::unique_ptr<DvtExecutor, Destroyer> executor_;
+};
+
+}  // namespace davit
