@@ -2,6 +2,7 @@
 //
 //   render_text OUT.png FONT.ttf "text"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
