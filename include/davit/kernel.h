@@ -2,10 +2,10 @@
  *
  * Threads  A kernel may be called from any thread, never twice at once on the
  *          same context. Kernels keep no state outside their context.
- * Trust    check() runs once when an executor is created, before the first
- *          run(). It sees the final tensors, attributes and counts of a context
- *          that comes from an untrusted file and must refuse whatever run()
- *          could not survive. run() re-checks nothing that check() established.
+ * Trust    check() runs once when an image is opened, before any run(). It sees
+ *          the final tensors, attributes and counts of a context that comes
+ *          from an untrusted file and must refuse whatever run() could not
+ *          survive. run() re-checks nothing that check() established.
  * Memory   The executor owns contexts, cells and tensors. A kernel owns
  *          nothing, and run() does not allocate: scratch memory is an ordinary
  *          output value that lowering has planned.

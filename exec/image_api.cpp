@@ -1,0 +1,166 @@
+// image_api.cpp: the image half of davit.h. Nothing throws across it.
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "exec/image.hpp"
+
+using davit::Result;
+using davit::Status;
+using davit::exec::GraphView;
+using davit::exec::ImageHandle;
+using davit::exec::ImageView;
+using davit::exec::OpenOptions;
+using davit::exec::PortView;
+
+namespace {
+
+DvtCode report(const Status& status, DvtError* error) {
+  status.to_c(error);
+  return status.code();
+}
+
+DvtCode report(DvtCode code, DvtStage stage, const char* message, DvtError* error) {
+  return report(Status(code, stage, message), error);
+}
+
+// `options` may be null, or shorter than this library's when the caller was built with an older
+// one.
+DvtImageOptions complete_options(const DvtImageOptions* options) {
+  DvtImageOptions complete;
+  dvt_image_options_init(&complete);
+  if (options == nullptr) return complete;
+  const size_t known =
+      options->struct_size < sizeof complete ? options->struct_size : sizeof complete;
+  std::memcpy(&complete, options, known);
+  return complete;
+}
+
+OpenOptions open_options(const DvtImageOptions& options) {
+  return {.skip_digests = options.skip_digests != 0,
+          .prefault = options.prefault != 0,
+          .kernel_tables = {options.kernel_tables,
+                            options.kernel_tables == nullptr ? 0 : options.kernel_table_count},
+          .arena_bytes_max = options.arena_bytes_max};
+}
+
+template <class Open>
+DvtCode open_image(const DvtImageOptions* options, DvtImage** out, DvtError* error, Open open) {
+  *out = nullptr;
+  try {
+    Result<ImageHandle> image = open(open_options(complete_options(options)));
+    if (!image.ok()) return report(image.status(), error);
+    *out = image->release();
+    return DVT_OK;
+  } catch (const std::bad_alloc&) {
+    return report(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no memory to open the image", error);
+  }
+}
+
+DvtCode port_info(const ImageView& view, const std::vector<PortView>& ports, const char* what,
+                  uint32_t index, DvtPortInfo* out, DvtError* error) {
+  if (out == nullptr || index >= ports.size()) {
+    const std::string message = out == nullptr ? std::string("out must not be NULL")
+                                               : "there is no " + std::string(what) + " " +
+                                                     std::to_string(index) + ": the image has " +
+                                                     std::to_string(ports.size());
+    return report(DVT_INVALID_ARGUMENT, DVT_STAGE_BIND, message.c_str(), error);
+  }
+  const PortView& port = ports[index];
+  out->name = view.strings[port.name];
+  out->tensor = view.descs[port.desc];
+  for (uint32_t d = 0; d < DVT_MAX_RANK; ++d) {
+    const bool ranged = port.dims != nullptr && d < out->tensor.rank;
+    out->dims_min[d] = ranged ? port.dims[d].min : out->tensor.dims[d];
+    out->symbols[d] = ranged ? view.strings[port.dims[d].symbol] : "";
+  }
+  return DVT_OK;
+}
+
+uint32_t find_port(const ImageView& view, const std::vector<PortView>& ports, const char* name) {
+  if (name == nullptr) return DVT_NO_INDEX;
+  for (uint32_t i = 0; i < ports.size(); ++i) {
+    if (std::strcmp(view.strings[ports[i].name], name) == 0) return i;
+  }
+  return DVT_NO_INDEX;
+}
+
+}  // namespace
+
+void dvt_image_options_init(DvtImageOptions* options) {
+  *options = {};
+  options->struct_size = sizeof *options;
+}
+
+DvtCode dvt_image_open_file(const char* path, const DvtImageOptions* options, DvtImage** out,
+                            DvtError* error) {
+  if (path == nullptr || out == nullptr) {
+    return report(DVT_INVALID_ARGUMENT, DVT_STAGE_LOAD, "path and out must not be NULL", error);
+  }
+  return open_image(options, out, error, [&](const OpenOptions& complete) {
+    return davit::exec::open_image_file(path, complete);
+  });
+}
+
+DvtCode dvt_image_open_memory(const void* data, size_t size, const DvtImageOptions* options,
+                              DvtImage** out, DvtError* error) {
+  if ((data == nullptr && size != 0) || out == nullptr) {
+    return report(DVT_INVALID_ARGUMENT, DVT_STAGE_LOAD, "data and out must not be NULL", error);
+  }
+  return open_image(options, out, error, [&](const OpenOptions& complete) {
+    return davit::exec::open_image_memory({static_cast<const std::byte*>(data), size}, complete);
+  });
+}
+
+void dvt_image_close(DvtImage* image) {
+  davit::exec::release_image(image);
+}
+
+const char* dvt_image_target(const DvtImage* image) {
+  return image->view.target_name;
+}
+
+uint32_t dvt_image_input_count(const DvtImage* image) {
+  return static_cast<uint32_t>(image->view.inputs.size());
+}
+
+uint32_t dvt_image_output_count(const DvtImage* image) {
+  return static_cast<uint32_t>(image->view.outputs.size());
+}
+
+DvtCode dvt_image_input_info(const DvtImage* image, uint32_t index, DvtPortInfo* out,
+                             DvtError* error) {
+  return port_info(image->view, image->view.inputs, "input", index, out, error);
+}
+
+DvtCode dvt_image_output_info(const DvtImage* image, uint32_t index, DvtPortInfo* out,
+                              DvtError* error) {
+  return port_info(image->view, image->view.outputs, "output", index, out, error);
+}
+
+uint32_t dvt_image_find_input(const DvtImage* image, const char* name) {
+  return find_port(image->view, image->view.inputs, name);
+}
+
+uint32_t dvt_image_find_output(const DvtImage* image, const char* name) {
+  return find_port(image->view, image->view.outputs, name);
+}
+
+void dvt_image_info(const DvtImage* image, DvtImageInfo* out) {
+  const ImageView& view = image->view;
+  const GraphView& main = view.graphs[view.main];
+  *out = {.file_bytes = view.file_bytes,
+          .constant_bytes = view.constant_bytes,
+          .arena_bytes = view.arena_bytes,
+          .arena_lower_bound_bytes = view.lower_bound_bytes,
+          .executor_bytes = davit::exec::executor_bytes(view),
+          .node_count = main.node_count,
+          .edge_count = main.edge_count,
+          .value_count = view.values.count,
+          .version_major = view.version_major,
+          .version_minor = view.version_minor,
+          .producer = view.provenance.producer,
+          .source_name = view.provenance.source_name,
+          .source_digest = view.provenance.source_digest,
+          .options = view.provenance.options};
+}

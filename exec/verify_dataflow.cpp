@@ -1,0 +1,314 @@
+// Stage 5 of the verifier: who writes and reads what, and that the edges say so.
+//
+//   A value's cell is written by one node of the image. Two exceptions: bodies write the outputs of
+//   the node that runs them; launch-lane nodes list device values that they overwrite (the memory,
+//   not the cell).
+//   A planned or output value that is read but never written is a view: its memory is that of its
+//   root, the value at the same address that was written last before the view's first read.
+//   What is read has been written: earlier in the same graph; or by Init, when Main or DeInit read;
+//   or before the node that runs a body, which then lists it among its inputs.
+//   Every data edge is in succ. Further entries are control edges.
+//
+// Graphs are scanned parents first (Init, Main, DeInit, then bodies), nodes in stored order, each
+// operand once: linear in the size of the image.
+#include <string>
+
+#include "exec/verify_internal.hpp"
+
+namespace davit::exec::verify {
+namespace {
+
+constexpr uint32_t kDepthMax = 64;  // Of bodies in bodies; bounds the recursion of executors.
+
+// The node that runs a body.
+struct Runner {
+  uint32_t graph = kNone;
+  uint32_t node = kNone;
+  uint32_t depth = 0;
+};
+
+class Dataflow {
+ public:
+  Dataflow(const ImageView& view, FlowFacts& facts)
+      : view_(view), facts_(facts), runner_(view.graphs.size()) {}
+
+  Status run() {
+    if (Status s = order_graphs(); !s.ok()) return s;
+    mark_written();
+    const uint32_t values = view_.values.count;
+    facts_.home.assign(values, kNone);
+    last_writer_.assign(values, {});
+    facts_.root.assign(values, kNone);
+    last_at_.assign(facts_.by_address.size(), kNone);
+    port_written_.assign(view_.outputs.size(), false);
+    for (const uint32_t graph : facts_.graph_order) {
+      if (Status s = scan(graph); !s.ok()) return s;
+    }
+    for (uint32_t i = 0; i < port_written_.size(); ++i) {
+      if (!port_written_[i]) return broken("outputs[%u]: no node writes it", i);
+    }
+    return {};
+  }
+
+ private:
+  struct Writer {
+    uint32_t graph = kNone;
+    uint32_t node = kNone;
+  };
+
+  Status order_graphs();
+  Status claim_bodies(uint32_t graph);
+  Status claim_body(uint32_t graph, uint32_t node, uint32_t at, uint32_t body);
+  void mark_written();
+  void begin_body(uint32_t graph);
+  Status scan(uint32_t graph);
+  Status check_phase(uint32_t value, const char* column, uint32_t at) const;
+  Status read(uint32_t value, uint32_t node, const char* column, uint32_t at);
+  Status write(uint32_t value, uint32_t node, uint32_t at);
+  Status overwrite(uint32_t value, uint32_t node, uint32_t at);
+  Status settle(uint32_t value, const char* column, uint32_t at);
+  Status expect_edge(uint32_t from, uint32_t to, uint32_t value);
+
+  [[nodiscard]] bool in_memory(uint32_t value) const { return facts_.rank[value] != kNone; }
+  [[nodiscard]] uint64_t bytes(uint32_t value) const { return view_.tensor_of(value)->bytes; }
+  // First position in by_address with the value's address.
+  [[nodiscard]] uint32_t group(uint32_t value) const;
+  [[nodiscard]] bool visible(uint32_t owner, uint32_t value) const;
+  [[nodiscard]] bool writes_on_behalf(uint32_t value) const {
+    return !runs_for_output_.empty() && runs_for_output_[value] == graph_index_;
+  }
+
+  const ImageView& view_;
+  FlowFacts& facts_;
+  std::vector<Runner> runner_;       // Per graph; of bodies only.
+  std::vector<bool> written_;        // Per value: some node lists it as an output.
+  std::vector<Writer> last_writer_;  // Per value: the last node so far.
+  std::vector<uint32_t> last_at_;    // Per group: the value written last at its address.
+  std::vector<uint32_t> group_;      // Per rank, see group().
+  std::vector<bool> port_written_;
+  // Per value, only when there are bodies: the last body whose runner has it as input, output.
+  std::vector<uint32_t> runs_for_input_, runs_for_output_;
+  // Of the graph that is being scanned.
+  uint32_t graph_index_ = 0;
+  const GraphView* graph_ = nullptr;
+  std::vector<uint32_t> cursor_;  // Per node: next successor to match.
+};
+
+// ---- Bodies ------------------------------------------------------------------------------------
+
+Status Dataflow::claim_body(uint32_t graph, uint32_t node, uint32_t at, uint32_t body) {
+  if (body >= view_.graphs.size() || view_.graphs[body].role != GraphRole::kBody) {
+    return broken("graphs[%u].branch_graph[%u]: %u is not a body graph", graph, at, body);
+  }
+  if (runner_[body].graph != kNone) {
+    return broken("graphs[%u].branch_graph[%u]: body %u is already run by graphs[%u] node %u",
+                  graph, at, body, runner_[body].graph, runner_[body].node);
+  }
+  const uint32_t depth = runner_[graph].depth + 1;
+  if (depth > kDepthMax) {
+    return broken("graphs[%u].branch_graph[%u]: bodies are nested more than %u deep (depth limit)",
+                  graph, at, kDepthMax);
+  }
+  runner_[body] = {graph, node, depth};
+  facts_.graph_order.push_back(body);
+  return {};
+}
+
+Status Dataflow::claim_bodies(uint32_t graph) {
+  const GraphView& g = view_.graphs[graph];
+  if (g.branch_off == nullptr) return {};
+  for (uint32_t node = 0; node < g.node_count; ++node) {
+    for (uint32_t at = g.branch_off[node]; at < g.branch_off[node + 1]; ++at) {
+      if (Status s = claim_body(graph, node, at, g.branch_graph[at]); !s.ok()) return s;
+    }
+  }
+  return {};
+}
+
+// Bodies form a tree: each is run by one node, and reached from Init, Main or DeInit.
+Status Dataflow::order_graphs() {
+  for (const uint32_t root : {view_.init, view_.main, view_.deinit}) {
+    if (root != kNone) facts_.graph_order.push_back(root);
+  }
+  const size_t roots = facts_.graph_order.size();
+  for (size_t i = 0; i < facts_.graph_order.size(); ++i) {
+    if (Status s = claim_bodies(facts_.graph_order[i]); !s.ok()) return s;
+  }
+  for (uint32_t i = 0; i < view_.graphs.size(); ++i) {
+    if (view_.graphs[i].role == GraphRole::kBody && runner_[i].graph == kNone) {
+      return broken("graphs[%u]: a body that no node of Init, Main or DeInit leads to", i);
+    }
+  }
+  if (facts_.graph_order.size() > roots) {
+    runs_for_input_.assign(view_.values.count, kNone);
+    runs_for_output_.assign(view_.values.count, kNone);
+  }
+  return {};
+}
+
+void Dataflow::begin_body(uint32_t graph) {
+  const Runner& runner = runner_[graph];
+  const GraphView& parent = view_.graphs[runner.graph];
+  for (const uint32_t value : parent.inputs_of(runner.node)) {
+    if (value != kNone) runs_for_input_[value] = graph;
+  }
+  for (const uint32_t value : parent.outputs_of(runner.node)) runs_for_output_[value] = graph;
+}
+
+// ---- Values ------------------------------------------------------------------------------------
+
+void Dataflow::mark_written() {
+  written_.assign(view_.values.count, false);
+  for (const GraphView& graph : view_.graphs) {
+    for (uint32_t i = 0; i < graph.outputs_off[graph.node_count]; ++i) {
+      written_[graph.outputs[i]] = true;
+    }
+  }
+  group_.resize(facts_.by_address.size());
+  for (uint32_t i = 0; i < group_.size(); ++i) {
+    group_[i] = i > 0 && facts_.address[i] == facts_.address[i - 1] ? group_[i - 1] : i;
+  }
+}
+
+uint32_t Dataflow::group(uint32_t value) const {
+  return group_[facts_.rank[value]];
+}
+
+// True when `value`, written in graph `owner` and not in this one, may be used here.
+bool Dataflow::visible(uint32_t owner, uint32_t value) const {
+  switch (graph_->role) {
+    case GraphRole::kInit:
+      return false;
+    case GraphRole::kMain:
+    case GraphRole::kDeInit:
+      return owner != kNone && owner == view_.init;
+    case GraphRole::kBody:
+      return runs_for_input_[value] == graph_index_;
+  }
+  return false;
+}
+
+// Inputs and outputs are bound while Main runs.
+Status Dataflow::check_phase(uint32_t value, const char* column, uint32_t at) const {
+  uint32_t root = graph_index_;
+  while (view_.graphs[root].role == GraphRole::kBody) root = runner_[root].graph;
+  if (view_.graphs[root].role == GraphRole::kMain) return {};
+  return broken("graphs[%u].%s[%u]: value %s is a model input or output; only Main may use it",
+                graph_index_, column, at, describe_value(view_, value).c_str());
+}
+
+// Finds the memory behind a value that is about to be read.
+Status Dataflow::settle(uint32_t value, const char* column, uint32_t at) {
+  uint32_t& root = facts_.root[value];
+  if (root != kNone) return {};
+  if (written_[value] || bytes(value) == 0) {
+    root = value;
+    return {};
+  }
+  const uint32_t last = last_at_[group(value)];
+  if (last == kNone) {
+    return broken("graphs[%u].%s[%u]: value %s is read, but nothing was written at its address",
+                  graph_index_, column, at, describe_value(view_, value).c_str());
+  }
+  if (bytes(value) > bytes(last)) {
+    return broken("graphs[%u].%s[%u]: value %s is a view of %s, and larger", graph_index_, column,
+                  at, describe_value(view_, value).c_str(), describe_value(view_, last).c_str());
+  }
+  root = last;
+  return {};
+}
+
+Status Dataflow::expect_edge(uint32_t from, uint32_t to, uint32_t value) {
+  // Readers come in ascending order, and so do successors: each is passed once.
+  uint32_t& at = cursor_[from];
+  const uint32_t end = graph_->succ_off[from + 1];
+  while (at < end && graph_->succ[at] < to) ++at;
+  if (at < end && graph_->succ[at] == to) return {};
+  return broken("graphs[%u].succ: node %u must be a successor of node %u, whose value %s it uses",
+                graph_index_, to, from, describe_value(view_, value).c_str());
+}
+
+Status Dataflow::read(uint32_t value, uint32_t node, const char* column, uint32_t at) {
+  const ValueKind kind = view_.values.kind[value];
+  if (kind == ValueKind::kConstant) return {};
+  if (kind == ValueKind::kInput) return check_phase(value, column, at);
+  if (kind == ValueKind::kOutput) {
+    if (Status s = check_phase(value, column, at); !s.ok()) return s;
+  }
+  uint32_t source = value;
+  if (in_memory(value)) {
+    if (Status s = settle(value, column, at); !s.ok()) return s;
+    source = facts_.root[value];
+    if (bytes(value) == 0 && !written_[value]) return {};
+  }
+  const Writer writer = last_writer_[source];
+  if (writer.graph == graph_index_) return expect_edge(writer.node, node, value);
+  if (visible(facts_.home[source], value)) return {};
+  return broken("graphs[%u].%s[%u]: value %s is read before it is written", graph_index_, column,
+                at, describe_value(view_, value).c_str());
+}
+
+// A launch writes device memory whose address is in the cell already.
+Status Dataflow::overwrite(uint32_t value, uint32_t node, uint32_t at) {
+  if (Status s = read(value, node, "outputs", at); !s.ok()) return s;
+  last_writer_[value] = {graph_index_, node};
+  return {};
+}
+
+Status Dataflow::write(uint32_t value, uint32_t node, uint32_t at) {
+  const ValueKind kind = view_.values.kind[value];
+  if (kind == ValueKind::kConstant || kind == ValueKind::kInput) {
+    return broken("graphs[%u].outputs[%u]: value %s is a constant or an input", graph_index_, at,
+                  describe_value(view_, value).c_str());
+  }
+  if (kind == ValueKind::kOutput) {
+    if (Status s = check_phase(value, "outputs", at); !s.ok()) return s;
+    port_written_[view_.values.offset[value]] = true;
+  }
+  if (kind == ValueKind::kDevice && graph_->lane[node] == DVT_KERNEL_LANE_LAUNCH) {
+    return overwrite(value, node, at);
+  }
+  Writer& last = last_writer_[value];
+  if (last.graph == graph_index_) {
+    return broken("graphs[%u].outputs[%u]: value %s is also written by node %u", graph_index_, at,
+                  describe_value(view_, value).c_str(), last.node);
+  }
+  if (!writes_on_behalf(value)) {
+    if (facts_.home[value] != kNone) {
+      return broken("graphs[%u].outputs[%u]: value %s is also written in graphs[%u]", graph_index_,
+                    at, describe_value(view_, value).c_str(), facts_.home[value]);
+    }
+    facts_.home[value] = graph_index_;
+  }
+  last = {graph_index_, node};
+  if (in_memory(value)) {
+    facts_.root[value] = value;
+    if (bytes(value) != 0) last_at_[group(value)] = value;
+  }
+  return {};
+}
+
+Status Dataflow::scan(uint32_t graph) {
+  graph_index_ = graph;
+  graph_ = &view_.graphs[graph];
+  cursor_.assign(graph_->succ_off, graph_->succ_off + graph_->node_count);
+  if (graph_->role == GraphRole::kBody) begin_body(graph);
+  for (uint32_t node = 0; node < graph_->node_count; ++node) {
+    for (uint32_t at = graph_->inputs_off[node]; at < graph_->inputs_off[node + 1]; ++at) {
+      if (graph_->inputs[at] == kNone) continue;
+      if (Status s = read(graph_->inputs[at], node, "inputs", at); !s.ok()) return s;
+    }
+    for (uint32_t at = graph_->outputs_off[node]; at < graph_->outputs_off[node + 1]; ++at) {
+      if (Status s = write(graph_->outputs[at], node, at); !s.ok()) return s;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_dataflow(const ImageView& view, FlowFacts& facts) {
+  return Dataflow(view, facts).run();
+}
+
+}  // namespace davit::exec::verify

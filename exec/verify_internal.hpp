@@ -1,0 +1,75 @@
+// verify_internal.hpp: what the files of the verifier share.
+//
+// Threads  Pure functions of their arguments.
+// Trust    Each stage relies on the ones before it, in the order of verify.cpp, and on nothing
+// else. Memory   See verify.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.hpp"
+#include "exec/image.hpp"
+
+namespace davit::exec::verify {
+
+// Segments of the container, in place. Absent ones are empty.
+struct Segments {
+  std::span<const std::byte> metadata;
+  std::span<const std::byte> constants;
+};
+
+// A broken rule: DVT_INVALID_IMAGE at stage check.
+[[gnu::format(printf, 1, 2)]] Status broken(const char* format, ...);
+// The same with another code.
+[[gnu::format(printf, 2, 3)]] Status failed(DvtCode code, const char* format, ...);
+
+// Values and ports are named with their original names where they have one: `7 "conv1_out"`.
+std::string describe_value(const ImageView& view, uint32_t value);
+
+// 1. Header, segment table, gaps, digests. Fills in versions, target, file size.
+Status check_container(std::span<const std::byte> bytes, bool skip_digests, ImageView& view,
+                       Segments& segments);
+
+// 2. The flatbuffer as such, then strings, descriptors, values, ports, kernel references, costs,
+// plans and provenance; columns of graphs by shape only (lengths, offsets, alignment).
+// `metadata` is aligned to 8; view.constants is set.
+Status read_metadata(std::span<const std::byte> metadata, ImageView& view);
+
+// 3. Resolves view.kernel_refs into view.kernels.
+Status resolve_kernels(std::span<const DvtKernelTable> tables, ImageView& view);
+
+// 4. Ids, lanes, operand counts, attributes, edges, rows of every graph.
+Status check_graphs(const ImageView& view);
+
+// What the data flow analysis finds out, for the checks after it.
+struct FlowFacts {
+  // Values in the arena or an output port, by ascending address. Output ports lie behind the arena.
+  std::vector<uint32_t> by_address;
+  std::vector<uint64_t> address;  // [by_address.size()], same order.
+  std::vector<uint32_t> rank;     // Per value: its position in by_address, or kNone.
+  // Per value in memory: the value whose memory it reads; itself when it is written; kNone when it
+  // is neither read nor written.
+  std::vector<uint32_t> root;
+  std::vector<uint32_t> home;         // Per value: the graph that writes its cell, or kNone.
+  std::vector<uint32_t> graph_order;  // All graphs: Init, Main, DeInit, then bodies, parents first.
+};
+
+// Sorts the values by address. Precondition: stages 1 to 4.
+Status map_memory(const ImageView& view, FlowFacts& facts);
+
+// 5. Who writes and reads what, in which order; edges; bodies. Fills in the rest of `facts`.
+Status check_dataflow(const ImageView& view, FlowFacts& facts);
+
+// 6. Device memory: who allocates, uses and frees it.
+Status check_device_memory(const ImageView& view, const FlowFacts& facts);
+
+// 7. No two values that may be live at the same time share memory.
+Status check_plan(const ImageView& view, const FlowFacts& facts);
+
+// 8. Every kernel's own check.
+Status check_kernels(const ImageView& view);
+
+}  // namespace davit::exec::verify

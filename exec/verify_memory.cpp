@@ -1,0 +1,87 @@
+// Before stage 5 of the verifier: all values that lie in the arena or an output port, by address.
+#include <algorithm>
+#include <bit>
+
+#include "base/checked.hpp"
+#include "exec/verify_internal.hpp"
+
+namespace davit::exec::verify {
+namespace {
+
+// Sorts ids by key, least significant digit first: linear, and stable, so that equal addresses
+// stay in id order.
+class RadixSort {
+ public:
+  static constexpr uint32_t kDigitBits = 11;
+  static constexpr uint32_t kDigits = 1U << kDigitBits;
+
+  void sort(std::vector<uint32_t>& ids, std::vector<uint64_t>& keys, uint32_t low_bit) {
+    if (std::is_sorted(keys.begin(), keys.end())) return;
+    const uint64_t max = *std::max_element(keys.begin(), keys.end());
+    ids_out_.resize(ids.size());
+    keys_out_.resize(keys.size());
+    for (uint32_t shift = low_bit; shift < 64 && (max >> shift) != 0; shift += kDigitBits) {
+      pass(ids, keys, shift);
+      ids.swap(ids_out_);
+      keys.swap(keys_out_);
+    }
+  }
+
+ private:
+  void pass(const std::vector<uint32_t>& ids, const std::vector<uint64_t>& keys, uint32_t shift) {
+    std::vector<uint32_t> next(kDigits + 1, 0);
+    for (const uint64_t key : keys) ++next[((key >> shift) & (kDigits - 1)) + 1];
+    for (uint32_t d = 0; d < kDigits; ++d) next[d + 1] += next[d];
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const uint32_t to = next[(keys[i] >> shift) & (kDigits - 1)]++;
+      ids_out_[to] = ids[i];
+      keys_out_[to] = keys[i];
+    }
+  }
+
+  std::vector<uint32_t> ids_out_;
+  std::vector<uint64_t> keys_out_;
+};
+
+// Gives each output port a range of its own behind the arena.
+Status place_outputs(const ImageView& view, std::vector<uint64_t>& base) {
+  const uint64_t alignment = view.arena_alignment;
+  auto end = checked_align(view.arena_bytes, alignment);
+  for (uint32_t i = 0; end && i < view.outputs.size(); ++i) {
+    base.push_back(*end);
+    end = checked_add(*end, view.descs[view.outputs[i].desc].bytes);
+    if (end) end = checked_align(*end, alignment);
+  }
+  if (!end) return broken("outputs: the arena and the outputs together exceed 2^64 bytes");
+  return {};
+}
+
+}  // namespace
+
+Status map_memory(const ImageView& view, FlowFacts& facts) {
+  std::vector<uint64_t> output_base;
+  if (Status s = place_outputs(view, output_base); !s.ok()) return s;
+  const uint32_t count = view.values.count;
+  const auto in_memory = [&](uint32_t v) {
+    return view.values.kind[v] == ValueKind::kPlanned || view.values.kind[v] == ValueKind::kOutput;
+  };
+  size_t members = 0;
+  for (uint32_t v = 0; v < count; ++v) members += in_memory(v) ? 1 : 0;
+  facts.by_address.reserve(members);
+  facts.address.reserve(members);
+  for (uint32_t v = 0; v < count; ++v) {
+    if (!in_memory(v)) continue;
+    const uint64_t offset = view.values.offset[v];
+    facts.by_address.push_back(v);
+    facts.address.push_back(view.values.kind[v] == ValueKind::kPlanned ? offset
+                                                                       : output_base[offset]);
+  }
+  // Every address is a multiple of the alignment, so its low bits say nothing.
+  const auto low_bit = static_cast<uint32_t>(std::countr_zero(view.arena_alignment));
+  RadixSort().sort(facts.by_address, facts.address, low_bit);
+  facts.rank.assign(count, kNone);
+  for (uint32_t i = 0; i < facts.by_address.size(); ++i) facts.rank[facts.by_address[i]] = i;
+  return {};
+}
+
+}  // namespace davit::exec::verify
