@@ -70,8 +70,8 @@ bool is_valid(const std::vector<Interval>& intervals, const std::vector<uint64_t
 }  // namespace
 
 TEST_CASE("plans of real networks reach the lower bound") {
-  for (const std::string name : {"ch_PP-OCRv4_det", "minilm_l6_static", "mlsd_320_tiny", "mobilenet_v2",
-                           "resnet18", "squeezenet1_1"}) {
+  for (const std::string name : {"ch_PP-OCRv4_det", "minilm_l6_static", "mlsd_320_tiny",
+                                 "mobilenet_v2", "resnet18", "squeezenet1_1"}) {
     CAPTURE(name);
     const auto intervals = read_csv(name);
     const auto plan = plan_memory(intervals);

@@ -1,0 +1,260 @@
+#include "lowering/compile.hpp"
+
+#include <xxhash.h>
+
+#include <chrono>
+#include <new>
+#include <utility>
+
+#include "base/dtype.hpp"
+#include "davit/davit.h"
+#include "ir/onnx/import.hpp"
+#include "ir/passes/passes.hpp"
+#include "ir/verify.hpp"
+#include "lowering/lower.hpp"
+
+namespace davit::compiler {
+namespace {
+
+using ir::ValueId;
+
+// Times the stages and tells the caller about them.
+class Stages {
+ public:
+  Stages(const CompileOptions& options, CompileReport& report)
+      : options_(options), report_(report) {}
+  ~Stages() { finish(); }
+  Stages(const Stages&) = delete;
+  Stages& operator=(const Stages&) = delete;
+
+  void start(const std::string& name) {
+    finish();
+    if (options_.on_stage) options_.on_stage(name);
+    report_.stages.push_back({name, 0});
+    began_ = Clock::now();
+    running_ = true;
+  }
+  void finish() {
+    if (!running_) return;
+    report_.stages.back().seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+    running_ = false;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const CompileOptions& options_;
+  CompileReport& report_;
+  Clock::time_point began_;
+  bool running_ = false;
+};
+
+std::string dims_text(std::span<const int64_t> dims) {
+  std::string text;
+  for (const int64_t dim : dims) text += (text.empty() ? "" : "x") + std::to_string(dim);
+  return text;
+}
+
+bool is_static(const ir::Module& module, ValueId value) {
+  const ir::Shape* shape = module.shape(value);
+  return shape != nullptr && ir::static_extents(*shape).has_value();
+}
+
+// "1x3x?x?": what the user would type, with a mark for what is missing.
+std::string shape_pattern(const ir::Shape& shape) {
+  std::string text;
+  for (const ir::Dim dim : shape) {
+    text += text.empty() ? "" : "x";
+    text += dim.is_known() ? std::to_string(dim.extent()) : "?";
+  }
+  return text;
+}
+
+// What is still free of an input's shape, in words.
+std::string free_dimensions(const ir::Module& module, const ir::Shape* shape) {
+  if (shape == nullptr) return "its whole shape";
+  std::string text;
+  for (size_t i = 0; i < shape->size(); ++i) {
+    const ir::Dim dim = (*shape)[i];
+    if (dim.is_known()) continue;
+    text += text.empty() ? "dimension " : " and ";
+    text += std::to_string(i);
+    if (dim.is_symbol()) {
+      text += " (" + std::string(module.symbol_name(dim.symbol_id())) + ")";
+    }
+  }
+  return text;
+}
+
+// Names every input that is not static; OK when there is none.
+Status check_inputs_static(const ir::Module& module) {
+  std::string message, hint, first;
+  for (const ValueId input : module.graph_inputs(ir::kMainGraph)) {
+    if (is_static(module, input)) continue;
+    const std::string name(module.value_name(input));
+    const ir::Shape* shape = module.shape(input);
+    if (first.empty()) first = name;
+    message += message.empty() ? "" : "; ";
+    message += "input '" + name + "' leaves " + free_dimensions(module, shape) + " open";
+    hint += hint.empty() ? "--shapes " : ",";
+    hint += name + ":" + (shape != nullptr ? shape_pattern(*shape) : "...");
+  }
+  if (message.empty()) return {};
+  return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                            .stage = DVT_STAGE_INFER,
+                            .message = std::move(message),
+                            .tensor = std::move(first),
+                            .hint = std::move(hint)});
+}
+
+// A node whose result has no static shape although all inputs have: its shape depends on data.
+Status data_dependent(const ir::Module& module, ir::NodeId node, ValueId output) {
+  ErrorDetail detail = module.error_at(node, DVT_UNSUPPORTED, DVT_STAGE_INFER,
+                                       "the shape of a result depends on the data of an input");
+  detail.tensor = module.value_name(output);
+  std::string candidates;
+  for (const ValueId input : module.graph_inputs(ir::kMainGraph)) {
+    candidates += candidates.empty() ? "" : ", ";
+    candidates += module.value_name(input);
+  }
+  detail.hint =
+      "if a model input holds axes, sizes or the like, compile its value in with --freeze "
+      "name=@file.npy; inputs: " +
+      candidates;
+  return Status(std::move(detail));
+}
+
+Status check_static(const ir::Module& module) {
+  if (Status status = check_inputs_static(module); !status.ok()) return status;
+  for (const ir::NodeId node : module.graph_nodes(ir::kMainGraph)) {
+    for (const ValueId output : module.outputs(node)) {
+      if (output != ir::kNoValue && !is_static(module, output))
+        return data_dependent(module, node, output);
+    }
+  }
+  return {};
+}
+
+std::string digest_text(const ir::TensorData& data) {
+  const size_t size = data.bytes ? data.bytes->size() : 0;
+  const XXH64_hash_t hash = XXH3_64bits(size > 0 ? data.bytes->data() : nullptr, size);
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[hash >> shift & 15];
+  return text;
+}
+
+// Everything that shaped the image, in one spelling: the maps are sorted.
+std::string canonical_options(const CompileOptions& options) {
+  std::string text = options.target == DVT_TARGET_ASCEND ? "target=ascend:" + options.soc
+                                                         : std::string("target=cpu");
+  for (const auto& [name, dims] : options.shapes) {
+    text += " shapes=" + name + ":" + dims_text(dims);
+  }
+  for (const auto& [name, extent] : options.symbols) {
+    text += " dim=" + name + ":" + std::to_string(extent);
+  }
+  for (const auto& [name, data] : options.frozen_inputs) {
+    text += " freeze=" + name + ":" + std::string(dtype_name(data.dtype)) + "[" +
+            dims_text(data.dims) + "]:" + digest_text(data);
+  }
+  for (const std::string& pass : options.disabled_passes) text += " disable-pass=" + pass;
+  return text;
+}
+
+image::Provenance provenance_of(const ir::Module& module, const CompileOptions& options) {
+  image::Provenance provenance;
+  provenance.producer = "davit " + std::to_string(DVT_VERSION_MAJOR) + "." +
+                        std::to_string(DVT_VERSION_MINOR) + "." + std::to_string(DVT_VERSION_PATCH);
+  provenance.source_digest = module.source_digest;
+  provenance.source_name = module.source_name;
+  provenance.options = canonical_options(options);
+  for (const auto& [domain, version] : module.opset_imports) {
+    provenance.opsets += provenance.opsets.empty() ? "" : ",";
+    provenance.opsets += (domain.empty() ? "ai.onnx" : domain) + ":" + std::to_string(version);
+  }
+  return provenance;
+}
+
+uint32_t count_nodes(const ir::Module& module) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < module.node_count(); ++i) {
+    count += module.node_alive(ir::NodeId(i)) ? 1 : 0;
+  }
+  return count;
+}
+
+Status prepare_module(ir::Module& module, const CompileOptions& options, Stages& stages,
+                      CompileReport& report) {
+  stages.start("bind shapes");
+  report.source_nodes = count_nodes(module);
+  Status status = module.sort();
+  if (status.ok()) status = ir::verify(module);
+  if (status.ok()) status = passes::freeze_inputs(module, options.frozen_inputs);
+  if (status.ok()) {
+    status = passes::bind_shapes(module, {.shapes = options.shapes, .symbols = options.symbols});
+  }
+  if (!status.ok()) return status;
+  stages.start("infer and fold");
+  auto simplified = passes::simplify(module, options.disabled_passes);
+  if (!simplified.ok()) return std::move(simplified.status());
+  report.folded_nodes = simplified->folded_nodes;
+  report.dead_nodes = simplified->dead_nodes;
+  return check_static(module);
+}
+
+Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& options,
+                                     CompileReport& report) {
+  Stages stages(options, report);
+  if (Status status = prepare_module(module, options, stages, report); !status.ok()) return status;
+
+  stages.start("lower");
+  auto lowered = options.target == DVT_TARGET_ASCEND ? lowering::lower_ascend(module, options.soc)
+                                                     : lowering::lower_cpu(module);
+  if (!lowered.ok()) return std::move(lowered.status());
+  image::ImageModel& model = lowered->model;
+  model.provenance = provenance_of(module, options);
+  report.aliased_nodes = lowered->aliased_nodes;
+
+  stages.start("plan memory");
+  if (Status status = lowering::place_values(*lowered); !status.ok()) return status;
+  for (const image::Graph& graph : model.graphs) {
+    if (graph.role == image::GraphRole::kMain) report.image_nodes = uint32_t(graph.nodes.size());
+  }
+  report.arena_bytes = model.arena_bytes;
+  report.lower_bound_bytes = model.lower_bound_bytes;
+  report.constant_bytes = model.constants.size();
+
+  stages.start("write image");
+  auto bytes = image::write_image(model);
+  if (!bytes.ok()) return std::move(bytes.status());
+  report.file_bytes = bytes->size();
+  stages.finish();
+  return CompiledImage{.bytes = std::move(*bytes), .report = std::move(report)};
+}
+
+}  // namespace
+
+Result<CompiledImage> compile_onnx_file(const std::string& path, const CompileOptions& options) {
+  try {
+    CompileReport report;
+    Stages stages(options, report);
+    stages.start("import");
+    auto module = onnx_import::import_onnx_file(path);
+    stages.finish();
+    if (!module.ok()) return std::move(module.status());
+    return compile_stages(*module, options, report);
+  } catch (const std::bad_alloc&) {
+    return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_NONE, "not enough memory to compile the model");
+  }
+}
+
+Result<CompiledImage> compile_module(ir::Module module, const CompileOptions& options) {
+  try {
+    CompileReport report;
+    return compile_stages(module, options, report);
+  } catch (const std::bad_alloc&) {
+    return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_NONE, "not enough memory to compile the model");
+  }
+}
+
+}  // namespace davit::compiler

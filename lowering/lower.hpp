@@ -1,0 +1,38 @@
+// lower.hpp: a compute graph with static shapes becomes an execute graph for one target.
+//
+// Threads  Pure functions.
+// Trust    The module has passed ir/verify and inference: every node of its main graph has an
+//          operator definition and every value a dtype and a static shape. What a target cannot
+//          express is an error that names the node.
+// Memory   Results own their data, constants included.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "ir/module.hpp"
+#include "lowering/image/image_model.hpp"
+#include "lowering/planner.hpp"
+
+namespace davit::lowering {
+
+struct Lowered {
+  image::ImageModel model;
+  // What planned values need room for. Until place_values(), the offset of a value of kind kPlanned
+  // is an index in here; values that share memory (views, in-place results) share the index.
+  std::vector<Interval> intervals;
+  uint32_t aliased_nodes = 0;  // Nodes that became views of their input.
+};
+
+// Main only. Inputs and outputs are bound without copies; no node allocates.
+Result<Lowered> lower_cpu(const ir::Module& module);
+
+// Host-scheduled: Init sinks the weights into device memory, Main allocates, launches, frees and
+// copies on one stream, DeInit undoes Init. `soc` as in "910B2".
+Result<Lowered> lower_ascend(const ir::Module& module, const std::string& soc);
+
+// Gives planned values their offsets and the model its arena.
+Status place_values(Lowered& lowered);
+
+}  // namespace davit::lowering

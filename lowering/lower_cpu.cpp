@@ -1,0 +1,253 @@
+// Target cpu: one node per kernel, planned memory, ports bound without copies.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "lowering/lower.hpp"
+#include "lowering/prepare.hpp"
+
+namespace davit::lowering {
+namespace {
+
+using image::ValueKind;
+
+class CpuLowering {
+ public:
+  CpuLowering(const ir::Module& module, const Prepared& prepared)
+      : module_(module),
+        prepared_(prepared),
+        builder_(module, DVT_TARGET_CPU, "cpu"),
+        places_(module.value_count()),
+        last_read_(module.value_count(), 0),
+        image_value_(module.value_count(), image::kNone) {}
+
+  Result<Lowered> run() {
+    claim_outputs();
+    find_last_reads();
+    Status status = add_inputs();
+    for (uint32_t i = 0; status.ok() && i < prepared_.steps.size(); ++i) status = add_step(i);
+    for (const uint32_t port : copied_outputs_) {
+      if (status.ok()) status = add_copy(port);
+    }
+    if (status.ok()) status = add_ports();
+    if (!status.ok()) return status;
+    Lowered lowered;
+    builder_.model().graphs.push_back(std::move(graph_));
+    lowered.model = std::move(builder_.model());
+    lowered.intervals = std::move(intervals_);
+    lowered.aliased_nodes = prepared_.aliased_nodes;
+    return lowered;
+  }
+
+ private:
+  // Where the bytes of a root are. offset: see image::Value and Lowered::intervals.
+  struct Place {
+    ValueKind kind;
+    uint64_t offset;
+  };
+
+  std::optional<Place>& place_of(ir::ValueId root) { return places_[index_of(root)]; }
+  [[nodiscard]] ir::ValueId root_of(ir::ValueId value) const { return prepared_.root_of(value); }
+
+  // A result that is a graph output, or that a graph output is a view of, is written straight into
+  // the port. Everything else that leaves through a port (inputs, constants, a second name of the
+  // same bytes) is copied there at the end.
+  void claim_outputs() {
+    const auto outputs = module_.graph_outputs(ir::kMainGraph);
+    for (uint32_t port = 0; port < outputs.size(); ++port) {
+      const ir::ValueId root = root_of(outputs[port]);
+      if (module_.producer(root) == ir::kNoNode || place_of(root)) {
+        copied_outputs_.push_back(port);
+      } else {
+        place_of(root) = Place{ValueKind::kOutput, port};
+      }
+    }
+  }
+
+  // Copies run after all steps, in order.
+  void find_last_reads() {
+    const auto read = [&](ir::ValueId value, uint32_t step) {
+      if (value != ir::kNoValue) last_read_[index_of(root_of(value))] = step;
+    };
+    for (uint32_t i = 0; i < prepared_.steps.size(); ++i) {
+      const Step& step = prepared_.steps[i];
+      for (size_t k = 0; k < step.recipe.inputs.size(); ++k) read(step.input(module_, k), i);
+    }
+    const auto outputs = module_.graph_outputs(ir::kMainGraph);
+    for (size_t k = 0; k < copied_outputs_.size(); ++k) {
+      read(outputs[copied_outputs_[k]], uint32_t(prepared_.steps.size() + k));
+    }
+  }
+
+  Status add_inputs() {
+    const auto inputs = module_.graph_inputs(ir::kMainGraph);
+    for (uint32_t port = 0; port < inputs.size(); ++port) {
+      place_of(inputs[port]) = Place{ValueKind::kInput, port};
+      auto value = operand(inputs[port]);
+      if (!value.ok()) return std::move(value.status());
+      input_values_.push_back(*value);
+    }
+    return {};
+  }
+
+  // The image value of a value: at its root's place, with its own dims and name.
+  Result<uint32_t> operand(ir::ValueId value) {
+    if (value == ir::kNoValue) return image::kNone;
+    uint32_t& known = image_value_[index_of(value)];
+    if (known != image::kNone) return known;
+    const ir::ValueId root = root_of(value);
+    if (!place_of(root)) {
+      if (module_.constant(root) == nullptr) {
+        return Status(ErrorDetail{.code = DVT_INTERNAL,
+                                  .stage = DVT_STAGE_LOWER,
+                                  .message = "a value is read before it is computed",
+                                  .tensor = std::string(module_.value_name(value))});
+      }
+      auto offset = builder_.place_constant(root);
+      if (!offset.ok()) return std::move(offset.status());
+      place_of(root) = Place{ValueKind::kConstant, *offset};
+    }
+    auto added = builder_.add_value(place_of(root)->kind, value, place_of(root)->offset);
+    if (added.ok()) known = *added;
+    return added;
+  }
+
+  // Room in the arena from step `lower` through step `last`. Empty values get a byte, so that no
+  // two values that live together share an offset.
+  uint32_t add_interval(uint32_t lower, uint32_t last, uint64_t bytes) {
+    intervals_.push_back({lower, uint64_t(last) + 1, std::max<uint64_t>(bytes, 1)});
+    return uint32_t(intervals_.size() - 1);
+  }
+
+  // The interval of input 0 when output 0 may take over its memory: the kernel allows it, this is
+  // the last read of those bytes, the only one in this step, and the sizes agree.
+  std::optional<uint64_t> in_place_interval(uint32_t index, uint64_t bytes) {
+    const Step& step = prepared_.steps[index];
+    if ((step.recipe.kernel->flags & DVT_KERNEL_IN_PLACE) == 0 || step.recipe.inputs.empty()) {
+      return std::nullopt;
+    }
+    const ir::ValueId input = step.input(module_, 0);
+    if (input == ir::kNoValue) return std::nullopt;
+    const ir::ValueId root = root_of(input);
+    if (!place_of(root) || place_of(root)->kind != ValueKind::kPlanned ||
+        last_read_[index_of(root)] != index) {
+      return std::nullopt;
+    }
+    for (size_t k = 1; k < step.recipe.inputs.size(); ++k) {
+      const ir::ValueId other = step.input(module_, k);
+      if (other != ir::kNoValue && root_of(other) == root) return std::nullopt;
+    }
+    const uint64_t interval = place_of(root)->offset;
+    if (bytes == 0 || intervals_[interval].size != bytes) return std::nullopt;
+    return interval;
+  }
+
+  Status place_output(uint32_t index, size_t operand, ir::ValueId value) {
+    if (place_of(value)) return {};  // A port.
+    const auto tensor = tensor_of(module_, value);
+    if (!tensor.ok()) return Status(tensor.status().detail());
+    const uint32_t last = std::max(index, last_read_[index_of(value)]);
+    const auto reused =
+        operand == 0 ? in_place_interval(index, tensor->bytes) : std::optional<uint64_t>();
+    if (reused) {
+      intervals_[*reused].upper = uint64_t(last) + 1;
+      place_of(value) = Place{ValueKind::kPlanned, *reused};
+    } else {
+      place_of(value) = Place{ValueKind::kPlanned, add_interval(index, last, tensor->bytes)};
+    }
+    return {};
+  }
+
+  Status add_step(uint32_t index) {
+    const Step& step = prepared_.steps[index];
+    image::Node node = builder_.node_of(step);
+    for (size_t k = 0; k < step.recipe.inputs.size(); ++k) {
+      auto value = operand(step.input(module_, k));
+      if (!value.ok()) return std::move(value.status());
+      node.inputs.push_back(*value);
+    }
+    for (size_t k = 0; k < step.recipe.outputs.size(); ++k) {
+      const ir::ValueId output = step.output(module_, k);
+      if (Status status = place_output(index, k, output); !status.ok()) return status;
+      auto value = operand(output);
+      if (!value.ok()) return std::move(value.status());
+      node.outputs.push_back(*value);
+    }
+    for (const uint64_t bytes : step.recipe.workspace_bytes) {
+      node.outputs.push_back(
+          builder_.add_scratch(ValueKind::kPlanned, bytes, add_interval(index, index, bytes)));
+    }
+    graph_.nodes.push_back(std::move(node));
+    return {};
+  }
+
+  Status add_copy(uint32_t port) {
+    const ir::ValueId output = module_.graph_outputs(ir::kMainGraph)[port];
+    auto from = operand(output);
+    if (!from.ok()) return std::move(from.status());
+    auto to = builder_.add_value(ValueKind::kOutput, output, port);
+    if (!to.ok()) return std::move(to.status());
+    const DvtKernel* kernel = ops::find_kernel("Copy");
+    graph_.nodes.push_back({.kernel = builder_.add_kernel(*kernel),
+                            .inputs = {*from},
+                            .outputs = {*to},
+                            .lane = uint8_t(kernel->flags & DVT_KERNEL_LANE_MASK),
+                            .origin = std::string(module_.value_name(output)),
+                            .op = "davit::Copy"});
+    copy_values_.push_back(*to);
+    return {};
+  }
+
+  Status add_ports() {
+    const auto outputs = module_.graph_outputs(ir::kMainGraph);
+    std::vector<uint32_t> output_values;
+    for (uint32_t port = 0, copy = 0; port < outputs.size(); ++port) {
+      if (copy < copied_outputs_.size() && copied_outputs_[copy] == port) {
+        output_values.push_back(copy_values_[copy++]);
+        continue;
+      }
+      auto value = operand(outputs[port]);
+      if (!value.ok()) return std::move(value.status());
+      output_values.push_back(*value);
+    }
+    builder_.set_ports(input_values_, output_values);
+    return {};
+  }
+
+  const ir::Module& module_;
+  const Prepared& prepared_;
+  ModelBuilder builder_;
+  image::Graph graph_{.role = image::GraphRole::kMain, .nodes = {}};
+  std::vector<Interval> intervals_;
+  std::vector<std::optional<Place>> places_;  // By root.
+  std::vector<uint32_t> last_read_;           // By root: the last step that reads its bytes.
+  std::vector<uint32_t> image_value_;         // By value, or kNone.
+  std::vector<uint32_t> input_values_;
+  std::vector<uint32_t> copied_outputs_;  // Ports, ascending.
+  std::vector<uint32_t> copy_values_;     // One per copied output.
+};
+
+}  // namespace
+
+Result<Lowered> lower_cpu(const ir::Module& module) {
+  auto prepared = prepare(module);
+  if (!prepared.ok()) return std::move(prepared.status());
+  return CpuLowering(module, *prepared).run();
+}
+
+Status place_values(Lowered& lowered) {
+  auto plan = plan_memory(lowered.intervals, {.alignment = lowered.model.arena_alignment});
+  if (!plan.ok()) return std::move(plan.status());
+  uint64_t end = 0;  // The plan's arena may be larger by the room of empty values.
+  for (image::Value& value : lowered.model.values) {
+    if (value.kind != ValueKind::kPlanned) continue;
+    value.offset = plan->offsets[value.offset];
+    if (value.tensor.bytes > 0) end = std::max(end, value.offset + value.tensor.bytes);
+  }
+  const uint64_t alignment = lowered.model.arena_alignment;
+  lowered.model.arena_bytes = (end + alignment - 1) & ~(alignment - 1);
+  lowered.model.lower_bound_bytes = std::min(plan->lower_bound_bytes, lowered.model.arena_bytes);
+  return {};
+}
+
+}  // namespace davit::lowering

@@ -1,0 +1,75 @@
+// prepare.hpp: what the lowerings of all targets start from: recipes, views resolved, and a builder
+// for the parts of an image that do not depend on the target.
+//
+// Threads  One builder per thread.
+// Trust    As lower.hpp.
+// Memory   A Prepared borrows the module; the builder owns the model it builds.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "ir/module.hpp"
+#include "lowering/image/image_model.hpp"
+#include "ops/definition.hpp"
+
+namespace davit::lowering {
+
+// A node of the main graph that runs a kernel.
+struct Step {
+  ir::NodeId node;
+  const ops::OperatorDefinition* definition;
+  ops::Recipe recipe;
+
+  // The value behind operand i of the kernel; ir::kNoValue for an absent one.
+  [[nodiscard]] ir::ValueId input(const ir::Module& module, size_t operand) const;
+  [[nodiscard]] ir::ValueId output(const ir::Module& module, size_t operand) const;
+};
+
+struct Prepared {
+  std::vector<Step> steps;  // In topological order.
+  // By value: the value whose bytes it is a view of; itself for all others.
+  std::vector<ir::ValueId> root;
+  uint32_t aliased_nodes = 0;
+
+  [[nodiscard]] ir::ValueId root_of(ir::ValueId value) const { return root[index_of(value)]; }
+};
+
+Result<Prepared> prepare(const ir::Module& module);
+
+// The descriptor of a value. Refuses strings, ranks above DVT_MAX_RANK and sizes above 63 bits.
+Result<DvtTensor> tensor_of(const ir::Module& module, ir::ValueId value);
+
+class ModelBuilder {
+ public:
+  ModelBuilder(const ir::Module& module, DvtTarget target, std::string target_name);
+
+  // A new value with the dims and the name of `like`.
+  Result<uint32_t> add_value(image::ValueKind kind, ir::ValueId like, uint64_t offset);
+  // A new value of u8[bytes].
+  uint32_t add_scratch(image::ValueKind kind, uint64_t bytes, uint64_t offset);
+  // The offset of the data in the constants segment. Equal bytes are stored once.
+  Result<uint64_t> place_constant(ir::ValueId value);
+  uint32_t add_kernel(const DvtKernel& kernel) { return image::intern_kernel(model_, kernel); }
+  // A node with kernel, attributes, lane, path and label of a step; operands are the caller's.
+  image::Node node_of(const Step& step);
+  // Ports take their dims from `values`, one value id per graph input and output.
+  void set_ports(const std::vector<uint32_t>& inputs, const std::vector<uint32_t>& outputs);
+
+  [[nodiscard]] image::ImageModel& model() { return model_; }
+
+ private:
+  image::Port port_of(uint32_t value, ir::ValueId source) const;
+
+  const ir::Module& module_;
+  image::ImageModel model_;
+  // XXH3-128 of constant bytes, to where such bytes are in the segment: offset and size.
+  using Digest = std::pair<uint64_t, uint64_t>;
+  std::multimap<Digest, std::pair<uint64_t, uint64_t>> constants_;
+};
+
+}  // namespace davit::lowering

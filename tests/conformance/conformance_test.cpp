@@ -1,0 +1,256 @@
+// conformance_test DATA LISTS [--print GROUP | --why NAME]: runs the ONNX back-end tests in
+// DATA/{node,simple,pytorch-converted,pytorch-operator} on target cpu and compares what passes with
+// the checked-in lists LISTS/<group>.txt.
+//
+// A list has one test per line; "frozen" behind its name says that it passes only with its
+// shape-like inputs compiled in (davit compile --freeze): first its integer inputs of rank 0 and 1,
+// then also its float inputs of rank 0 and 1. A listed test that fails, or that now needs freezing,
+// fails the run. A test that passes and is not listed is reported with the line to add.
+//
+//   --print GROUP   prints the group's list as it would be now
+//   --why NAME      prints how the test NAME fares, and why
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "ir/onnx/import.hpp"
+#include "ir/onnx/tensor_io.hpp"
+#include "lowering/compile.hpp"
+#include "tests/support/run_image.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using davit::NpyArray;
+using davit::Result;
+using davit::Status;
+using davit::ir::TensorData;
+
+constexpr std::string_view kGroups[] = {"node", "simple", "pytorch-converted", "pytorch-operator"};
+// As the ONNX back-end test runner.
+constexpr davit::testing::Tolerance kTolerance{.relative = 1e-3, .absolute = 1e-7};
+
+NpyArray to_array(const TensorData& data) {
+  return {data.dtype, data.dims, data.bytes ? *data.bytes : std::vector<std::byte>()};
+}
+
+// "input_0.pb", "input_1.pb", ... of one data set.
+Result<std::vector<davit::onnx_import::NamedTensor>> read_tensors(const fs::path& folder,
+                                                                  const std::string& kind) {
+  std::vector<davit::onnx_import::NamedTensor> tensors;
+  for (size_t i = 0;; ++i) {
+    const fs::path path = folder / (kind + "_" + std::to_string(i) + ".pb");
+    if (!fs::exists(path)) return tensors;
+    auto tensor = davit::onnx_import::read_tensor_file(path.string());
+    if (!tensor.ok()) return std::move(tensor.status());
+    tensors.push_back(std::move(*tensor));
+  }
+}
+
+// The data of each graph input: by name when all names fit, else by position.
+Result<std::map<std::string, TensorData>> match_inputs(
+    const davit::ir::Module& module, const std::vector<davit::onnx_import::NamedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const auto value : module.graph_inputs(davit::ir::kMainGraph)) {
+    names.emplace_back(module.value_name(value));
+  }
+  if (names.size() != tensors.size()) {
+    return Status(
+        DVT_INVALID_ARGUMENT, DVT_STAGE_BIND,
+        std::to_string(names.size()) + " inputs, data for " + std::to_string(tensors.size()));
+  }
+  const bool by_name = std::ranges::all_of(
+      tensors, [&](const auto& t) { return std::ranges::find(names, t.name) != names.end(); });
+  std::map<std::string, TensorData> matched;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    matched[by_name ? tensors[i].name : names[i]] = tensors[i].data;
+  }
+  return matched;
+}
+
+enum class Freeze { kNothing, kIntegers, kParameters };
+
+bool is_frozen(const TensorData& data, Freeze freeze) {
+  if (freeze == Freeze::kNothing || data.dims.size() > 1) return false;
+  return data.dtype == DVT_I64 || data.dtype == DVT_I32 || freeze == Freeze::kParameters;
+}
+
+// Compiles with the inputs' shapes, runs and compares.
+Status try_case(const davit::ir::Module& module, const std::map<std::string, TensorData>& data,
+                const std::vector<davit::onnx_import::NamedTensor>& expected, Freeze freeze) {
+  davit::compiler::CompileOptions options;
+  std::vector<NpyArray> inputs;
+  for (const auto value : module.graph_inputs(davit::ir::kMainGraph)) {
+    const std::string name(module.value_name(value));
+    const TensorData& tensor = data.at(name);
+    if (is_frozen(tensor, freeze)) {
+      options.frozen_inputs[name] = tensor;
+    } else {
+      options.shapes[name] = tensor.dims;
+      inputs.push_back(to_array(tensor));
+    }
+  }
+  const auto image = davit::compiler::compile_module(module, options);
+  if (!image.ok()) return Status(image.status().detail());
+  const auto outputs = davit::testing::run_image(image->bytes, inputs);
+  if (!outputs.ok()) return Status(outputs.status().detail());
+  if (outputs->size() != expected.size()) {
+    return Status(
+        DVT_INTERNAL, DVT_STAGE_RUN,
+        std::to_string(outputs->size()) + " outputs, expected " + std::to_string(expected.size()));
+  }
+  for (size_t i = 0; i < expected.size(); ++i) {
+    Status status = davit::testing::compare(to_array(expected[i].data), (*outputs)[i], kTolerance);
+    if (!status.ok()) {
+      status.detail().tensor = expected[i].name;
+      return status;
+    }
+  }
+  return {};
+}
+
+struct Outcome {
+  bool passed = false;
+  bool frozen = false;
+  std::string why;  // When it failed.
+
+  // As in the lists; empty for a failure.
+  [[nodiscard]] std::string line(const std::string& name) const {
+    return !passed ? "" : frozen ? name + " frozen" : name;
+  }
+};
+
+Outcome run_case(const fs::path& folder) {
+  const auto fail = [](const Status& status) { return Outcome{.why = status.to_string()}; };
+  auto module = davit::onnx_import::import_onnx_file((folder / "model.onnx").string());
+  if (!module.ok()) return fail(module.status());
+  Outcome outcome{.passed = false};
+  for (size_t set = 0;; ++set) {
+    const fs::path data_folder = folder / ("test_data_set_" + std::to_string(set));
+    if (!fs::exists(data_folder)) break;
+    const auto tensors = read_tensors(data_folder, "input");
+    if (!tensors.ok()) return fail(tensors.status());
+    const auto expected = read_tensors(data_folder, "output");
+    if (!expected.ok()) return fail(expected.status());
+    const auto data = match_inputs(*module, *tensors);
+    if (!data.ok()) return fail(data.status());
+    Status status;
+    bool frozen = false;
+    for (const Freeze freeze : {Freeze::kNothing, Freeze::kIntegers, Freeze::kParameters}) {
+      const bool any = std::ranges::any_of(
+          *data, [&](const auto& entry) { return is_frozen(entry.second, freeze); });
+      if (freeze != Freeze::kNothing && !any) continue;
+      Status now = try_case(*module, *data, *expected, freeze);
+      frozen = freeze != Freeze::kNothing;
+      if (now.ok() || !frozen) status = std::move(now);  // The first error says most.
+      if (status.ok()) break;
+    }
+    if (!status.ok()) return fail(status);
+    outcome.passed = true;
+    outcome.frozen = outcome.frozen || frozen;
+  }
+  if (!outcome.passed) outcome.why = "there is no test data";
+  return outcome;
+}
+
+// Lines by test name.
+std::map<std::string, std::string> read_list(const fs::path& path) {
+  std::ifstream file(path);
+  std::map<std::string, std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line[0] != '#') lines[line.substr(0, line.find(' '))] = line;
+  }
+  return lines;
+}
+
+std::vector<std::string> case_names(const fs::path& group) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(group)) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// True when everything on the group's list still passes.
+bool check_group(const fs::path& data, const fs::path& lists, const std::string& group) {
+  std::map<std::string, std::string> listed = read_list(lists / (group + ".txt"));
+  bool good = !listed.empty();
+  const auto fail = [&](const std::string& line, const std::string& why) {
+    std::printf("FAILED %s/%s: %s\n", group.c_str(), line.c_str(), why.c_str());
+    good = false;
+  };
+  size_t passed = 0, unlisted = 0;
+  const std::vector<std::string> names = case_names(data / group);
+  for (const std::string& name : names) {
+    const Outcome outcome = run_case(data / group / name);
+    passed += outcome.passed ? 1 : 0;
+    const auto entry = listed.extract(name);
+    if (entry.empty()) {
+      unlisted += outcome.passed ? 1 : 0;
+    } else if (entry.mapped() != outcome.line(name)) {
+      fail(entry.mapped(),
+           outcome.passed ? "now passes as '" + outcome.line(name) + "'" : outcome.why);
+    }
+  }
+  for (const auto& [name, line] : listed) fail(line, "there is no such test");
+  std::printf("%-18s %4zu of %4zu pass\n", group.c_str(), passed, names.size());
+  if (unlisted > 0) {
+    std::printf(
+        "  %zu of them are not listed: put the output of --print %s in "
+        "tests/conformance/%s.txt\n",
+        unlisted, group.c_str(), group.c_str());
+  }
+  return good;
+}
+
+int explain(const fs::path& data, const std::string& name) {
+  for (const std::string_view group : kGroups) {
+    if (!fs::exists(data / group / name)) continue;
+    const Outcome outcome = run_case(data / group / name);
+    std::printf("%s: %s\n", name.c_str(),
+                outcome.passed ? outcome.line("passes as").c_str() : outcome.why.c_str());
+  }
+  return 0;
+}
+
+int print_list(const fs::path& data, const std::string& group) {
+  for (const std::string& name : case_names(data / group)) {
+    const Outcome outcome = run_case(data / group / name);
+    if (outcome.passed) {
+      std::printf("%s\n", outcome.line(name).c_str());
+    } else {
+      std::fprintf(stderr, "%s: %s\n", name.c_str(), outcome.why.c_str());
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3 && argc != 5) {
+    std::fprintf(stderr, "usage: conformance_test DATA LISTS [--print GROUP | --why NAME]\n");
+    return 2;
+  }
+  const fs::path data = argv[1];
+  if (!fs::exists(data / "node")) {
+    std::printf("skipped: %s has no ONNX test data (Debian: libonnx-testdata)\n", argv[1]);
+    return 77;
+  }
+  if (argc == 5 && std::string_view(argv[3]) == "--print") return print_list(data, argv[4]);
+  if (argc == 5) return explain(data, argv[4]);
+  bool good = true;
+  for (const std::string_view group : kGroups) {
+    good = check_group(data, argv[2], std::string(group)) && good;
+  }
+  return good ? 0 : 1;
+}

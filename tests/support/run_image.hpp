@@ -1,0 +1,54 @@
+// run_image.hpp: runs an image once through the public C API, for tests.
+//
+// Threads  Functions share nothing.
+// Memory   Results own their data.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/npy.hpp"
+#include "base/status.hpp"
+#include "davit/davit.h"
+
+namespace davit::testing {
+
+// A copy of `bytes` at an address that dvt_image_open_memory() can use in place.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(std::span<const std::byte> bytes);
+  [[nodiscard]] const void* data() const { return data_.get(); }
+  [[nodiscard]] size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(void* data) const { std::free(data); }
+  };
+  std::unique_ptr<void, Free> data_;
+  size_t size_;
+};
+
+// The error record as a Status.
+Status status_from(const DvtError& error);
+
+// Opens the image, makes an executor on `device` (null for the default), and runs it `runs` times
+// on the inputs, one per port. Output buffers are filled with 0xAB before each run. Returns the
+// outputs of the last run; an error when an earlier run gave other bits.
+Result<std::vector<NpyArray>> run_image(std::span<const std::byte> image,
+                                        std::span<const NpyArray> inputs,
+                                        DvtDevice* device = nullptr, int runs = 1);
+
+struct Tolerance {
+  double relative = 0;         // Of the expected element.
+  double relative_to_max = 0;  // Of the largest finite |expected|.
+  double absolute = 0;
+};
+
+// Dtype, dims and elements: integers and bools exactly, floats within the sum of the tolerances,
+// NaN equals NaN. The error gives the worst element.
+Status compare(const NpyArray& expected, const NpyArray& got, const Tolerance& tolerance);
+
+}  // namespace davit::testing
