@@ -18,6 +18,7 @@ Key key_of(const OperatorDefinition& definition) {
 
 std::vector<OperatorDefinition> join_families() {
   const std::array families = {
+      elementwise_operators(),
       shape_operators(),
   };
   std::vector<OperatorDefinition> all;

@@ -76,6 +76,11 @@ DvtCode dvt_check_counts(const DvtContext* ctx, uint32_t input_min, uint32_t inp
   return DVT_OK;
 }
 
+DvtCode dvt_check_attributes(const DvtContext* ctx, char* reason, size_t size) {
+  if (ctx->attributes != NULL) return DVT_OK;
+  return dvt_refuse(reason, size, "the attribute record is absent");
+}
+
 DvtCode dvt_check_dtype(const DvtTensor* tensor, DvtDType dtype, const char* what, char* reason,
                         size_t size) {
   if (tensor->dtype == dtype) return DVT_OK;

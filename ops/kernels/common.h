@@ -35,6 +35,9 @@ const char* dvt_shape_text(const DvtTensor* tensor, char text[DVT_SHAPE_TEXT]);
 DvtCode dvt_check_counts(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
                          uint32_t output_min, uint32_t output_max, char* reason, size_t size);
 
+/* The kernel has an attribute record. */
+DvtCode dvt_check_attributes(const DvtContext* ctx, char* reason, size_t size);
+
 /* `what` ("input 0") must have `dtype`. */
 DvtCode dvt_check_dtype(const DvtTensor* tensor, DvtDType dtype, const char* what, char* reason,
                         size_t size);

@@ -1,3 +1,4 @@
+#include <stdlib.h>
 #include <threads.h>
 
 #include "davit/davit.h"
@@ -11,11 +12,12 @@ static once_flag joined = ONCE_FLAG_INIT;
 
 static void join(void) {
   const DvtKernelTable families[] = {
+      dvt_kernels_elementwise(),
       dvt_kernels_movement(),
   };
   for (size_t i = 0; i < sizeof families / sizeof families[0]; ++i) {
     for (size_t k = 0; k < families[i].count; ++k) {
-      assert(kernel_count < KERNEL_LIMIT);
+      if (kernel_count == KERNEL_LIMIT) abort(); /* A bug: raise the limit. */
       kernels[kernel_count++] = families[i].kernels[k];
     }
   }

@@ -1,0 +1,136 @@
+#include "ops/defs/common.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "base/dtype.hpp"
+
+namespace davit::ops {
+namespace {
+
+uint64_t saturating_mul(uint64_t a, uint64_t b) {
+  return checked_mul(a, b).value_or(UINT64_MAX);
+}
+uint64_t saturating_add(uint64_t a, uint64_t b) {
+  return checked_add(a, b).value_or(UINT64_MAX);
+}
+
+DvtTaskCost traffic(const NodeView& node) {
+  DvtTaskCost cost{};
+  for (uint32_t i = 0; i < node.input_count(); ++i) {
+    cost.read_bytes = saturating_add(cost.read_bytes, input_bytes(node, i));
+  }
+  for (uint32_t i = 0; i < node.output_count(); ++i) {
+    cost.write_bytes = saturating_add(cost.write_bytes, output_bytes(node, i));
+  }
+  cost.dtype = node.input_count() > 0 ? node.input_dtype(0) : node.output_dtype(0);
+  return cost;
+}
+
+}  // namespace
+
+std::string shape_text(const NodeView& node, const ir::Shape& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text += ',';
+    if (shape[i].is_known()) {
+      text += std::to_string(shape[i].extent());
+    } else if (shape[i].is_symbol()) {
+      text += node.module().symbol_name(shape[i].symbol_id());
+    } else {
+      text += '?';
+    }
+  }
+  return text + "]";
+}
+
+Status mismatch(const NodeView& node, std::string message, std::string expected, std::string got,
+                DvtStage stage) {
+  ErrorDetail detail =
+      node.module().error_at(node.id(), DVT_INVALID_ARGUMENT, stage, std::move(message));
+  detail.expected = std::move(expected);
+  detail.got = std::move(got);
+  return Status(std::move(detail));
+}
+
+Status same_dtype(const NodeView& node, uint32_t a, uint32_t b) {
+  const DvtDType x = node.input_dtype(a);
+  const DvtDType y = node.input_dtype(b);
+  if (x == y || x == DVT_DTYPE_NONE || y == DVT_DTYPE_NONE) return {};
+  return mismatch(node,
+                  "inputs " + std::to_string(a) + " and " + std::to_string(b) +
+                      " must have the same element type",
+                  std::string(dtype_name(x)), std::string(dtype_name(y)));
+}
+
+Result<const DvtKernel*> require_kernel(const NodeView& node, std::string_view base,
+                                        DvtDType dtype) {
+  if (const DvtKernel* kernel = find_kernel(base, dtype)) return kernel;
+  std::string known;
+  for (uint32_t value = 0; value < 256; ++value) {
+    if (!dtype_is_valid(value) || find_kernel(base, DvtDType(value)) == nullptr) continue;
+    known += known.empty() ? "" : ", ";
+    known += dtype_name(DvtDType(value));
+  }
+  ErrorDetail detail = node.module().error_at(node.id(), DVT_UNSUPPORTED, DVT_STAGE_LOWER,
+                                              "no kernel for this element type");
+  detail.expected = known.empty() ? "none" : known;
+  detail.got = dtype_name(dtype);
+  return Status(std::move(detail));
+}
+
+Result<std::vector<int64_t>> require_i64(const NodeView& node, uint32_t index,
+                                         std::string_view name) {
+  auto values = node.input_i64(index);
+  if (values) return std::move(*values);
+  ErrorDetail detail = node.module().error_at(
+      node.id(), DVT_UNSUPPORTED, DVT_STAGE_LOWER,
+      "input " + std::to_string(index) + " (" + std::string(name) + ") must be a constant");
+  detail.hint = "freeze the model input that it depends on, or fix the model's shapes";
+  return Status(std::move(detail));
+}
+
+Recipe plain_recipe(const NodeView& node, const DvtKernel* kernel,
+                    std::vector<std::byte> attributes) {
+  Recipe recipe;
+  recipe.kernel = kernel;
+  recipe.attributes = std::move(attributes);
+  for (uint32_t i = 0; i < node.input_count(); ++i) {
+    recipe.inputs.push_back(node.has_input(i) ? i : ir::kNone);
+  }
+  for (uint32_t i = 0; i < node.output_count(); ++i) {
+    recipe.outputs.push_back(node.has_output(i) ? i : ir::kNone);
+  }
+  return recipe;
+}
+
+uint64_t element_count(const std::optional<std::vector<int64_t>>& extents) {
+  if (!extents) return 0;
+  return checked_elements(*extents).value_or(UINT64_MAX);
+}
+
+uint64_t input_bytes(const NodeView& node, uint32_t index) {
+  return saturating_mul(element_count(node.input_extents(index)),
+                        dvt_dtype_size(node.input_dtype(index)));
+}
+
+uint64_t output_bytes(const NodeView& node, uint32_t index) {
+  return saturating_mul(element_count(node.output_extents(index)),
+                        dvt_dtype_size(node.output_dtype(index)));
+}
+
+DvtTaskCost move_cost(const NodeView& node) {
+  DvtTaskCost cost = traffic(node);
+  cost.kind = DVT_TASK_MOVE;
+  return cost;
+}
+
+DvtTaskCost vector_cost(const NodeView& node, uint64_t elements, uint64_t passes_x100) {
+  DvtTaskCost cost = traffic(node);
+  cost.kind = dvt_dtype_size(cost.dtype) == 8 ? DVT_TASK_AICPU : DVT_TASK_VECTOR;
+  cost.vector_elements = elements;
+  cost.vector_passes_x100 = passes_x100;
+  return cost;
+}
+
+}  // namespace davit::ops

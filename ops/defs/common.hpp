@@ -1,0 +1,49 @@
+// common.hpp: what the families of definitions share: errors, kernel choice, sizes and costs.
+//
+// Threads  Pure functions of their arguments.
+// Trust    As ops/definition.hpp: shapes and attributes are the model's.
+// Memory   Values are returned by value.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "ops/definition.hpp"
+
+namespace davit::ops {
+
+// "[1,3,H,?]" for messages.
+std::string shape_text(const NodeView& node, const ir::Shape& shape);
+
+// An error at the node with expected and got filled in.
+Status mismatch(const NodeView& node, std::string message, std::string expected, std::string got,
+                DvtStage stage = DVT_STAGE_INFER);
+
+// Refuses inputs `a` and `b` of different dtypes; unknown ones pass.
+Status same_dtype(const NodeView& node, uint32_t a, uint32_t b);
+
+// The kernel "<base>.<dtype>", or DVT_UNSUPPORTED with the dtypes that have one.
+Result<const DvtKernel*> require_kernel(const NodeView& node, std::string_view base,
+                                        DvtDType dtype);
+
+// A parameter that comes as a constant input, or DVT_UNSUPPORTED that names it.
+Result<std::vector<int64_t>> require_i64(const NodeView& node, uint32_t index,
+                                         std::string_view name);
+
+// A recipe that calls `kernel` with all inputs and outputs of the node in their order.
+Recipe plain_recipe(const NodeView& node, const DvtKernel* kernel,
+                    std::vector<std::byte> attributes = {});
+
+// Element counts and bytes of static shapes; saturated, 0 when unknown.
+uint64_t element_count(const std::optional<std::vector<int64_t>>& extents);
+uint64_t input_bytes(const NodeView& node, uint32_t index);
+uint64_t output_bytes(const NodeView& node, uint32_t index);
+
+// Costs that follow from sizes: all inputs read once, all outputs written once.
+DvtTaskCost move_cost(const NodeView& node);
+// `elements` elements pass the vector unit `passes_x100` / 100 times. 64-bit types run on an AICPU:
+// the vector unit has none.
+DvtTaskCost vector_cost(const NodeView& node, uint64_t elements, uint64_t passes_x100);
+
+}  // namespace davit::ops
