@@ -163,6 +163,7 @@ class Module {
     uint32_t operand;
   };
   [[nodiscard]] std::vector<Use> uses(ValueId value) const;
+  [[nodiscard]] bool has_uses(ValueId value) const { return !value_uses_[index_of(value)].empty(); }
   [[nodiscard]] bool is_graph_output(ValueId value) const;
   [[nodiscard]] bool is_graph_input(ValueId value) const;
   // Redirects every use, graph outputs included.

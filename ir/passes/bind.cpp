@@ -1,0 +1,159 @@
+// What the user fixes: extents of free dimensions, and inputs that become constants.
+#include <optional>
+
+#include "base/dtype.hpp"
+#include "ir/passes/passes.hpp"
+#include "ir/text.hpp"
+
+namespace davit::passes {
+namespace {
+
+using ir::Dim;
+using ir::ValueId;
+
+std::string extents_text(std::span<const int64_t> extents) {
+  std::string text = "[";
+  for (const int64_t extent : extents) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(extent);
+  }
+  return text + "]";
+}
+
+Status bind_error(std::string message, std::string tensor, std::string expected = {},
+                  std::string got = {}) {
+  return Status({.code = DVT_INVALID_ARGUMENT,
+                 .stage = DVT_STAGE_CHECK,
+                 .message = std::move(message),
+                 .tensor = std::move(tensor),
+                 .expected = std::move(expected),
+                 .got = std::move(got)});
+}
+
+// Collects extents of symbols and puts them everywhere at the end.
+class Binder {
+ public:
+  explicit Binder(ir::Module& module) : module_(module) {}
+
+  // The input of the main graph called `name`.
+  Result<ValueId> find_input(const std::string& name) const {
+    std::string known;
+    for (const ValueId input : module_.graph_inputs(ir::kMainGraph)) {
+      if (module_.value_name(input) == name) return input;
+      if (!known.empty()) known += ", ";
+      known += module_.value_name(input);
+    }
+    return bind_error("the model has no input of this name", name, "one of: " + known);
+  }
+
+  Status bind_symbol(ir::SymbolId symbol, int64_t extent) {
+    const auto [entry, added] = extents_.emplace(ir::index_of(symbol), extent);
+    if (added || entry->second == extent) return {};
+    return bind_error(
+        "dimension '" + std::string(module_.symbol_name(symbol)) + "' would have two extents", {},
+        std::to_string(entry->second), std::to_string(extent));
+  }
+
+  Status bind_named(const std::string& name, int64_t extent) {
+    if (extent < 0) return bind_error("the extent of '" + name + "' is negative", {});
+    const std::optional<ir::SymbolId> symbol = used_symbol(name);
+    if (!symbol)
+      return bind_error("no tensor of the model has a dimension named '" + name + "'", {});
+    return bind_symbol(*symbol, extent);
+  }
+
+  Status bind_value(ValueId value, std::span<const int64_t> extents) {
+    const std::string name(module_.value_name(value));
+    ir::Shape bound;
+    for (const int64_t extent : extents) {
+      if (extent < 0) return bind_error("an extent is negative", name, {}, extents_text(extents));
+      bound.emplace_back(extent);
+    }
+    const ir::Shape* declared = module_.shape(value);
+    bool fits = declared == nullptr || declared->size() == bound.size();
+    for (size_t i = 0; fits && declared != nullptr && i < bound.size(); ++i) {
+      const Dim dim = (*declared)[i];
+      fits = !dim.is_known() || dim.extent() == extents[i];
+      if (!dim.is_symbol()) continue;
+      if (Status status = bind_symbol(dim.symbol_id(), extents[i]); !status.ok()) {
+        status.detail().tensor = name;
+        return status;
+      }
+    }
+    if (!fits) {
+      return bind_error("the shape given does not fit the model's", name,
+                        ir::shape_text(module_, *declared), extents_text(extents));
+    }
+    module_.set_shape(value, std::move(bound));
+    return {};
+  }
+
+  void substitute() {
+    for (uint32_t v = 0; v < module_.value_count(); ++v) {
+      const ir::Shape* shape =
+          module_.value_alive(ValueId{v}) ? module_.shape(ValueId{v}) : nullptr;
+      if (shape == nullptr) continue;
+      ir::Shape bound = *shape;
+      bool changed = false;
+      for (Dim& dim : bound) {
+        if (!dim.is_symbol()) continue;
+        const auto found = extents_.find(ir::index_of(dim.symbol_id()));
+        if (found == extents_.end()) continue;
+        dim = Dim(found->second);
+        changed = true;
+      }
+      if (changed) module_.set_shape(ValueId{v}, std::move(bound));
+    }
+  }
+
+ private:
+  [[nodiscard]] std::optional<ir::SymbolId> used_symbol(const std::string& name) const {
+    for (uint32_t v = 0; v < module_.value_count(); ++v) {
+      const ir::Shape* shape =
+          module_.value_alive(ValueId{v}) ? module_.shape(ValueId{v}) : nullptr;
+      if (shape == nullptr) continue;
+      for (const Dim dim : *shape) {
+        if (dim.is_symbol() && module_.symbol_name(dim.symbol_id()) == name) return dim.symbol_id();
+      }
+    }
+    return std::nullopt;
+  }
+
+  ir::Module& module_;
+  std::map<uint32_t, int64_t> extents_;
+};
+
+}  // namespace
+
+Status bind_shapes(ir::Module& module, const ShapeBindings& bindings) {
+  Binder binder(module);
+  for (const auto& [name, extent] : bindings.symbols) {
+    if (Status status = binder.bind_named(name, extent); !status.ok()) return status;
+  }
+  for (const auto& [name, extents] : bindings.shapes) {
+    Result<ValueId> input = binder.find_input(name);
+    if (!input.ok()) return std::move(input.status());
+    if (Status status = binder.bind_value(*input, extents); !status.ok()) return status;
+  }
+  binder.substitute();
+  return {};
+}
+
+Status freeze_inputs(ir::Module& module, const std::map<std::string, ir::TensorData>& data) {
+  Binder binder(module);
+  for (const auto& [name, tensor] : data) {
+    Result<ValueId> input = binder.find_input(name);
+    if (!input.ok()) return std::move(input.status());
+    const DvtDType declared = module.dtype(*input);
+    if (declared != tensor.dtype) {
+      return bind_error("the data to freeze has another element type than the input", name,
+                        std::string(dtype_name(declared)), std::string(dtype_name(tensor.dtype)));
+    }
+    if (Status status = binder.bind_value(*input, tensor.dims); !status.ok()) return status;
+    module.set_constant(*input, tensor);
+  }
+  binder.substitute();
+  return {};
+}
+
+}  // namespace davit::passes
