@@ -16,7 +16,7 @@ class GraphReader {
   GraphReader(uint32_t index, GraphView& graph)
       : prefix_("graphs[" + std::to_string(index) + "]."), graph_(graph) {}
 
-  Status read(const image::Graph& table);
+  Status read(const schema::Graph& table);
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
 
  private:
@@ -48,8 +48,8 @@ class GraphReader {
   Status read_optional_rows(const flatbuffers::Vector<uint32_t>* offsets, const char* offsets_name,
                             const flatbuffers::Vector<T>* data, const char* data_name,
                             const uint32_t*& offsets_out, const T*& data_out);
-  Status read_operands(const image::Graph& table);
-  Status read_optional_columns(const image::Graph& table);
+  Status read_operands(const schema::Graph& table);
+  Status read_optional_columns(const schema::Graph& table);
 
   std::string prefix_;
   GraphView& graph_;
@@ -92,7 +92,7 @@ Status GraphReader::read_optional_rows(const flatbuffers::Vector<uint32_t>* offs
   return read_rows(offsets, offsets_name, column.size, offsets_out);
 }
 
-Status GraphReader::read_operands(const image::Graph& table) {
+Status GraphReader::read_operands(const schema::Graph& table) {
   Column<uint32_t> inputs, outputs, succ;
   if (Status s = read_any(table.inputs(), "inputs", inputs); !s.ok()) return s;
   if (Status s = read_any(table.outputs(), "outputs", outputs); !s.ok()) return s;
@@ -117,7 +117,7 @@ Status GraphReader::read_operands(const image::Graph& table) {
   return read_required(table.lane(), "lane", graph_.lane);
 }
 
-Status GraphReader::read_optional_columns(const image::Graph& table) {
+Status GraphReader::read_optional_columns(const schema::Graph& table) {
   GraphView& g = graph_;
   if (Status s = read_optional(table.priority(), "priority", g.priority_column); !s.ok()) return s;
   if (Status s = read_optional(table.stream(), "stream", g.stream_column); !s.ok()) return s;
@@ -148,7 +148,7 @@ Status GraphReader::read_optional_columns(const image::Graph& table) {
                             g.branch_off, g.branch_graph);
 }
 
-Status GraphReader::read(const image::Graph& table) {
+Status GraphReader::read(const schema::Graph& table) {
   if (table.role() > static_cast<uint8_t>(GraphRole::kBody)) {
     return broken("%s: %u is unknown", path("role").c_str(), table.role());
   }
@@ -190,7 +190,7 @@ Status assign_role(uint32_t index, ImageView& view) {
 
 }  // namespace
 
-Status read_graphs(const image::Image& root, size_t metadata_bytes, ImageView& view) {
+Status read_graphs(const schema::Image& root, size_t metadata_bytes, ImageView& view) {
   const auto* table = root.graphs();
   const uint32_t count = table == nullptr ? 0 : table->size();
   if (count > kGraphsMax) return broken("graphs: %u entries, more than %u", count, kGraphsMax);

@@ -52,6 +52,6 @@ inline Status require_size(const char* name, uint32_t size, uint32_t expected) {
 }
 
 // Columns and roles of all graphs (verify_columns.cpp).
-Status read_graphs(const image::Image& root, size_t metadata_bytes, ImageView& view);
+Status read_graphs(const schema::Image& root, size_t metadata_bytes, ImageView& view);
 
 }  // namespace davit::exec::verify

@@ -13,14 +13,14 @@
 namespace davit::exec::verify {
 namespace {
 
-static_assert(sizeof(image::TensorDesc) == sizeof(DvtTensor) && alignof(image::TensorDesc) == 8,
+static_assert(sizeof(schema::TensorDesc) == sizeof(DvtTensor) && alignof(schema::TensorDesc) == 8,
               "descriptors are used in place");
-static_assert(sizeof(image::TaskCost) == sizeof(DvtTaskCost) && alignof(image::TaskCost) == 8,
+static_assert(sizeof(schema::TaskCost) == sizeof(DvtTaskCost) && alignof(schema::TaskCost) == 8,
               "costs are used in place");
-static_assert(sizeof(image::DimRange) == sizeof(DimRangeView), "ranges are used in place");
-static_assert(static_cast<uint8_t>(image::ValueKind::Device) ==
+static_assert(sizeof(schema::DimRange) == sizeof(DimRangeView), "ranges are used in place");
+static_assert(static_cast<uint8_t>(schema::ValueKind::Device) ==
               static_cast<uint8_t>(ValueKind::kDevice));
-static_assert(static_cast<uint8_t>(image::GraphRole::Body) ==
+static_assert(static_cast<uint8_t>(schema::GraphRole::Body) ==
               static_cast<uint8_t>(GraphRole::kBody));
 
 // Bounds the work on tables whose rows may share one string in a crafted file.
@@ -67,7 +67,7 @@ Status check_desc(const DvtTensor& desc, uint32_t index) {
   return {};
 }
 
-Status read_descs(const image::Image& root, ImageView& view) {
+Status read_descs(const schema::Image& root, ImageView& view) {
   Column<DvtTensor> descs;
   if (Status s = read_structs(root.descs(), "descs", descs); !s.ok()) return s;
   view.descs = descs.data;
@@ -78,7 +78,7 @@ Status read_descs(const image::Image& root, ImageView& view) {
   return {};
 }
 
-Status read_costs(const image::Image& root, ImageView& view) {
+Status read_costs(const schema::Image& root, ImageView& view) {
   Column<DvtTaskCost> costs;
   if (Status s = read_structs(root.costs(), "costs", costs); !s.ok()) return s;
   view.costs = costs.data;
@@ -156,8 +156,8 @@ Status check_value(const ImageView& view, uint32_t value, uint64_t& arena_end) {
   return {};
 }
 
-Status read_values(const image::Image& root, ImageView& view) {
-  const image::Values* table = root.values();
+Status read_values(const schema::Image& root, ImageView& view) {
+  const schema::Values* table = root.values();
   ValuesView& values = view.values;
   if (table != nullptr) {
     Column<uint8_t> kind;
@@ -211,7 +211,7 @@ Status check_port_dims(const ImageView& view, const PortView& port, const char* 
   return {};
 }
 
-Status read_port(const image::Port& table, ValueKind kind, const char* label, uint32_t index,
+Status read_port(const schema::Port& table, ValueKind kind, const char* label, uint32_t index,
                  const ImageView& view, PortView& port) {
   port.name = table.name();
   port.value = table.value();
@@ -236,7 +236,7 @@ Status read_port(const image::Port& table, ValueKind kind, const char* label, ui
   return check_port_dims(view, port, label, index);
 }
 
-Status read_ports(const flatbuffers::Vector<flatbuffers::Offset<image::Port>>* table,
+Status read_ports(const flatbuffers::Vector<flatbuffers::Offset<schema::Port>>* table,
                   ValueKind kind, const char* label, const ImageView& view,
                   std::vector<PortView>& ports) {
   const uint32_t count = table == nullptr ? 0 : table->size();
@@ -276,13 +276,13 @@ Status check_port_values(const ImageView& view) {
   return {};
 }
 
-Status read_kernel_refs(const image::Image& root, ImageView& view) {
+Status read_kernel_refs(const schema::Image& root, ImageView& view) {
   const auto* table = root.kernels();
   const uint32_t count = table == nullptr ? 0 : table->size();
   if (count > kKernelsMax) return broken("kernels: %u entries, more than %u", count, kKernelsMax);
   view.kernel_refs.resize(count);
   for (uint32_t i = 0; i < count; ++i) {
-    const image::Kernel& kernel = *table->Get(i);
+    const schema::Kernel& kernel = *table->Get(i);
     if (kernel.name() == nullptr || kernel.name()->size() == 0 ||
         kernel.name()->size() > kKernelNameMax) {
       return broken("kernels[%u].name: must have 1 to %zu bytes", i, kKernelNameMax);
@@ -295,7 +295,7 @@ Status read_kernel_refs(const image::Image& root, ImageView& view) {
   return {};
 }
 
-Status read_strings(const image::Image& root, ImageView& view) {
+Status read_strings(const schema::Image& root, ImageView& view) {
   const auto* strings = root.strings();
   if (strings == nullptr) return {};
   // The flatbuffer verifier followed each offset and found a terminated string there.
@@ -303,7 +303,7 @@ Status read_strings(const image::Image& root, ImageView& view) {
   return {};
 }
 
-Status read_target(const image::Image& root, ImageView& view) {
+Status read_target(const schema::Image& root, ImageView& view) {
   view.target_name = text_or_empty(root.target());
   const std::string_view name = view.target_name;
   constexpr std::string_view kAscend = "ascend:";
@@ -317,8 +317,8 @@ Status read_target(const image::Image& root, ImageView& view) {
   return {};
 }
 
-Status read_memory_plan(const image::Image& root, ImageView& view) {
-  const image::MemoryPlan* plan = root.memory();
+Status read_memory_plan(const schema::Image& root, ImageView& view) {
+  const schema::MemoryPlan* plan = root.memory();
   if (plan == nullptr) return {};  // No arena; planned values then break their own rule.
   view.arena_bytes = plan->arena_bytes();
   view.arena_alignment = plan->alignment();
@@ -334,8 +334,8 @@ Status read_memory_plan(const image::Image& root, ImageView& view) {
   return {};
 }
 
-Status read_stream_plan(const image::Image& root, ImageView& view) {
-  const image::StreamPlan* plan = root.streams();
+Status read_stream_plan(const schema::Image& root, ImageView& view) {
+  const schema::StreamPlan* plan = root.streams();
   if (plan == nullptr) return {};
   view.stream_count = plan->stream_count();
   view.event_count = plan->event_count();
@@ -364,8 +364,8 @@ Status check_stream_counts(const ImageView& view) {
   return {};
 }
 
-void read_provenance(const image::Image& root, ImageView& view) {
-  const image::Provenance* table = root.provenance();
+void read_provenance(const schema::Image& root, ImageView& view) {
+  const schema::Provenance* table = root.provenance();
   if (table == nullptr) return;
   view.provenance = {.producer = text_or_empty(table->producer()),
                      .source_digest = text_or_empty(table->source_digest()),
@@ -382,8 +382,8 @@ Status read_metadata(std::span<const std::byte> metadata, ImageView& view) {
   }
   const auto* data = reinterpret_cast<const uint8_t*>(metadata.data());
   flatbuffers::Verifier verifier(data, metadata.size());
-  if (!image::VerifyImageBuffer(verifier)) return broken("metadata: not a valid flatbuffer");
-  const image::Image& root = *image::GetImage(data);
+  if (!schema::VerifyImageBuffer(verifier)) return broken("metadata: not a valid flatbuffer");
+  const schema::Image& root = *schema::GetImage(data);
 
   if (Status s = read_target(root, view); !s.ok()) return s;
   if (Status s = read_strings(root, view); !s.ok()) return s;

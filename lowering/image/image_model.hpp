@@ -3,13 +3,14 @@
 //
 // Threads  A value; share it like any other value.
 // Trust    write_image() checks everything that exec/verify.cpp would, by verifying its own result.
-// Memory   Owns all but constant data above: constants may borrow (ConstantSegment).
+// Memory   Owns everything, constants included.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.hpp"
@@ -96,19 +97,34 @@ struct ImageModel {
 // Index of the kernel, added if it is not there.
 uint32_t intern_kernel(ImageModel& model, const DvtKernel& kernel);
 
-// Serialises and verifies. Deterministic: equal models give equal bytes.
-Result<std::vector<std::byte>> write_image(const ImageModel& model);
+// Serialises and verifies. Deterministic: equal models give equal bytes. Kernels are looked for in
+// `tables`, then among Davit's own; a model that breaks a rule gives the verifier's error.
+Result<std::vector<std::byte>> write_image(const ImageModel& model,
+                                           std::span<const DvtKernelTable> tables = {});
 
 // Writes to `path` through a temporary file in the same folder and a rename, so that no partial
-// file is ever seen under that name.
+// file is ever seen under that name, and a failure leaves nothing behind.
 Status write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 
-// Reads a verified image back. `bytes` as for dvt_image_open_memory.
+// Verifies an image, all but its kernels, and reads it back: write_image(read_image_model(bytes))
+// gives the same bytes when write_image() made them. `bytes` as for dvt_image_open_memory.
 Result<ImageModel> read_image_model(std::span<const std::byte> bytes);
 
+struct DumpOptions {
+  // Constants with more bytes are left out, for people; such a text cannot be assembled.
+  uint64_t constant_bytes_max = UINT64_MAX;
+};
+
 // The text form (docs/image.md). Round-trips: assemble_text(dump_text(m)) writes the same bytes.
-// Attribute names come from the kernels of `tables`; kernels not found there dump as hexadecimal.
-std::string dump_text(const ImageModel& model, std::span<const DvtKernelTable> tables);
-Result<ImageModel> assemble_text(std::string_view text, std::span<const DvtKernelTable> tables);
+// Attribute names come from the kernels of `tables` and Davit's own; attributes of kernels not
+// found there dump as hexadecimal.
+std::string dump_text(const ImageModel& model, std::span<const DvtKernelTable> tables = {},
+                      const DumpOptions& options = {});
+
+// The inverse. `text` is untrusted. Errors give line and column; whatever the text says, memory use
+// is linear in its length, but for constants, whose sizes it states (at most 2 GB in total). The
+// result has not been verified: write_image() does that.
+Result<ImageModel> assemble_text(std::string_view text,
+                                 std::span<const DvtKernelTable> tables = {});
 
 }  // namespace davit::image
