@@ -117,17 +117,13 @@ class Printer {
         identifiers_(module.value_count()),
         constants_(module.graph_count()),
         labels_(module.node_count(), 0) {
-    std::unordered_set<std::string_view> taken;
     for (uint32_t v = 0; v < module.value_count(); ++v) {
       const ValueId value{v};
-      if (!module.value_alive(value)) continue;
-      const std::string_view name = module.value_name(value);
-      const bool plain = text::is_identifier(name) && taken.insert(name).second;
-      identifiers_[v] = "%" + (plain ? std::string(name) : std::to_string(v));
-      if (module.constant(value) != nullptr) {
+      if (module.value_alive(value) && module.constant(value) != nullptr) {
         constants_[index_of(module.value_graph(value))].push_back(value);
       }
     }
+    identify_graph(kMainGraph);
     uint32_t label = 0;
     for (uint32_t n = 0; n < module.node_count(); ++n) {
       for (const NodeId before : module.control_inputs(NodeId{n})) {
@@ -150,6 +146,24 @@ class Printer {
   }
 
  private:
+  // In the order of the text, so that it depends on the module's content only.
+  void identify_graph(GraphId graph) {
+    for (const ValueId value : module_.graph_inputs(graph)) identify(value);
+    for (const ValueId value : constants_[index_of(graph)]) identify(value);
+    for (const NodeId node : module_.graph_nodes(graph)) {
+      for (const ValueId value : module_.outputs(node)) {
+        if (value != kNoValue) identify(value);
+      }
+      for (const GraphId nested : module_.nested_graphs(node)) identify_graph(nested);
+    }
+  }
+
+  void identify(ValueId value) {
+    const std::string_view name = module_.value_name(value);
+    const bool plain = text::is_identifier(name) && taken_.insert(name).second;
+    identifiers_[index_of(value)] = "%" + (plain ? std::string(name) : std::to_string(numbered_++));
+  }
+
   void line() { out_.append("\n").append(size_t{2} * depth_, ' '); }
 
   // "%x", "%5 \"odd name\"".
@@ -262,6 +276,8 @@ class Printer {
   std::vector<std::string> identifiers_;         // By value, "%" included.
   std::vector<std::vector<ValueId>> constants_;  // By graph.
   std::vector<uint32_t> labels_;                 // By node; 0: none.
+  std::unordered_set<std::string_view> taken_;
+  uint32_t numbered_ = 0;
   std::string out_;
   uint32_t depth_ = 0;
 };
