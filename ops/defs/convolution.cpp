@@ -1,0 +1,329 @@
+// Conv and ConvTranspose.
+#include "ops/kernels/convolution.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/checked.hpp"
+#include "ops/defs/common.hpp"
+#include "ops/defs/families.hpp"
+#include "ops/defs/window.hpp"
+
+namespace davit::ops {
+namespace {
+
+// Kernel extents from W's shape, or from kernel_shape while W is unknown; both must agree.
+Result<std::optional<std::vector<int64_t>>> kernel_extents(const NodeView& node) {
+  std::vector<int64_t> stated = node.attribute_ints("kernel_shape");
+  const ir::Shape* w = node.input_shape(1);
+  if (w == nullptr || w->size() < 2) {
+    if (stated.empty()) return std::optional<std::vector<int64_t>>();
+    return std::optional(std::move(stated));
+  }
+  const auto extents = ir::static_extents({w->begin() + 2, w->end()});
+  if (!extents) {
+    if (stated.size() == w->size() - 2) return std::optional(std::move(stated));
+    return std::optional<std::vector<int64_t>>();
+  }
+  if (!stated.empty() && stated != *extents) {
+    return mismatch(node, "kernel_shape differs from the shape of W", shape_text(node, *w),
+                    std::to_string(stated.size()) + " dims, first " + std::to_string(stated[0]));
+  }
+  return std::optional(*extents);
+}
+
+// Ranks of X and W and, where known, the spatial rank they imply.
+Status check_ranks(const NodeView& node) {
+  const ir::Shape* x = node.input_shape(0);
+  const ir::Shape* w = node.input_shape(1);
+  for (const ir::Shape* shape : {x, w}) {
+    if (shape == nullptr) continue;
+    Status status = check_spatial_rank(node, shape->size());
+    if (!status.ok()) return status;
+  }
+  if (x != nullptr && w != nullptr && x->size() != w->size()) {
+    return mismatch(node, "X and W must have the same rank", shape_text(node, *x),
+                    shape_text(node, *w));
+  }
+  return {};
+}
+
+Status check_common(const NodeView& node, std::span<InferredOutput> outputs) {
+  Status status = same_dtype(node, 0, 1);
+  if (status.ok() && node.has_input(2)) status = same_dtype(node, 0, 2);
+  if (status.ok()) status = check_ranks(node);
+  if (!status.ok()) return status;
+  if (node.attribute_int("group", 1) < 1) {
+    return mismatch(node, "attribute group is out of range", "at least 1",
+                    std::to_string(node.attribute_int("group", 1)));
+  }
+  const DvtDType dtype = node.input_dtype(0);
+  outputs[0].dtype = dtype != DVT_DTYPE_NONE ? dtype : node.input_dtype(1);
+  return {};
+}
+
+// B holds one value per output channel.
+Status check_bias(const NodeView& node, ir::Dim channels) {
+  const ir::Shape* b = node.input_shape(2);
+  if (b == nullptr ||
+      (b->size() == 1 && (!(*b)[0].is_known() || !channels.is_known() || (*b)[0] == channels))) {
+    return {};
+  }
+  return mismatch(node, "B must have one value per output channel", shape_text(node, {channels}),
+                  shape_text(node, *b));
+}
+
+ir::Dim dim_of(const ir::Shape* shape, size_t index) {
+  return shape == nullptr || index >= shape->size() ? ir::Dim() : (*shape)[index];
+}
+
+Status check_groups(const NodeView& node, ir::Dim in_channels, ir::Dim per_group, ir::Dim filters) {
+  const int64_t group = node.attribute_int("group", 1);
+  if (filters.is_known() && filters.extent() % group != 0) {
+    return mismatch(node, "group does not divide the channels of W",
+                    "a multiple of " + std::to_string(group), std::to_string(filters.extent()));
+  }
+  if (!in_channels.is_known() || !per_group.is_known()) return {};
+  const auto expected =
+      checked_mul(static_cast<uint64_t>(per_group.extent()), static_cast<uint64_t>(group));
+  if (expected && *expected == static_cast<uint64_t>(in_channels.extent())) return {};
+  return mismatch(node, "X's channels do not match W and group",
+                  std::to_string(per_group.extent()) + " x " + std::to_string(group),
+                  std::to_string(in_channels.extent()));
+}
+
+Status infer_conv(const NodeView& node, std::span<InferredOutput> outputs) {
+  Status status = check_common(node, outputs);
+  if (!status.ok()) return status;
+  const ir::Shape* x = node.input_shape(0);
+  const ir::Shape* w = node.input_shape(1);
+  status = check_groups(node, dim_of(x, 1), dim_of(w, 1), dim_of(w, 0));
+  if (status.ok()) status = check_bias(node, dim_of(w, 0));
+  if (!status.ok()) return status;
+  auto kernel = kernel_extents(node);
+  if (!kernel.ok()) return std::move(kernel.status());
+  if (x == nullptr && w == nullptr) return {};
+  const size_t rank = x != nullptr ? x->size() : w->size();
+  ir::Shape shape(rank);
+  shape[0] = dim_of(x, 0);
+  shape[1] = dim_of(w, 0);
+  if (*kernel) {
+    if ((*kernel)->size() != rank - 2) {
+      return mismatch(node, "kernel_shape has the wrong length", std::to_string(rank - 2),
+                      std::to_string((*kernel)->size()));
+    }
+    auto window = read_window(node, **kernel);
+    if (!window.ok()) return std::move(window.status());
+    for (size_t i = 0; i + 2 < rank; ++i) {
+      auto out = window_output(node, *window, i, dim_of(x, i + 2));
+      if (!out.ok()) return std::move(out.status());
+      shape[i + 2] = *out;
+    }
+  }
+  outputs[0].shape = std::move(shape);
+  return {};
+}
+
+std::vector<int64_t> tail(const std::vector<int64_t>& dims) {
+  return {dims.begin() + 2, dims.end()};
+}
+
+Result<Recipe> recipe_conv(const NodeView& node) {
+  auto kernel = require_kernel(node, "Conv", node.input_dtype(0));
+  if (!kernel.ok()) return std::move(kernel.status());
+  auto window = read_window(node, tail(*node.input_extents(1)));
+  if (!window.ok()) return std::move(window.status());
+  const DvtConvAttributes attributes = {
+      .group = node.attribute_int("group", 1),
+      .window = window_attributes(*window, tail(*node.input_extents(0)))};
+  Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
+  if (node.input_dtype(0) == DVT_F32) recipe.workspace_bytes = {dvt_conv_workspace_bytes()};
+  return recipe;
+}
+
+DvtTaskCost product_cost(const NodeView& node, uint64_t m, uint64_t n, uint64_t k, uint64_t batch) {
+  DvtTaskCost cost = move_cost(node);  // For its traffic.
+  cost.kind = DVT_TASK_CONV;
+  cost.batch = batch;
+  cost.m = m;
+  cost.n = n;
+  cost.k = k;
+  return cost;
+}
+
+uint64_t volume(const std::vector<int64_t>& dims) {
+  return checked_elements(tail(dims)).value_or(UINT64_MAX);
+}
+
+DvtTaskCost cost_conv(const NodeView& node) {
+  const auto w = *node.input_extents(1);
+  const auto y = *node.output_extents(0);
+  const auto group = static_cast<uint64_t>(node.attribute_int("group", 1));
+  return product_cost(node, static_cast<uint64_t>(y[0]) * volume(y),
+                      static_cast<uint64_t>(w[0]) / group, static_cast<uint64_t>(w[1]) * volume(w),
+                      group);
+}
+
+// ---- ConvTranspose ----------------------------------------------------------------------------
+
+// output_padding or output_shape; empty when absent.
+Result<std::vector<int64_t>> read_extra(const NodeView& node, const char* name, size_t spatial,
+                                        int64_t low) {
+  std::vector<int64_t> values = node.attribute_ints(name);
+  const bool in_range = std::all_of(values.begin(), values.end(), [low](int64_t value) {
+    return value >= low && value <= DVT_WINDOW_LIMIT;
+  });
+  if (in_range && (values.empty() || values.size() == spatial)) return values;
+  return mismatch(node, std::string("attribute ") + name + " has a wrong length or value",
+                  std::to_string(spatial) + " values of at least " + std::to_string(low),
+                  std::to_string(values.size()) + " values");
+}
+
+struct Transposed {
+  Window window;
+  std::vector<int64_t> output_padding, output_shape;  // Empty when absent.
+};
+
+Result<Transposed> read_transposed(const NodeView& node, std::vector<int64_t> kernel) {
+  const size_t spatial = kernel.size();
+  auto window = read_window(node, std::move(kernel));
+  if (!window.ok()) return std::move(window.status());
+  auto padding = read_extra(node, "output_padding", spatial, 0);
+  if (!padding.ok()) return std::move(padding.status());
+  auto shape = read_extra(node, "output_shape", spatial, 1);
+  if (!shape.ok()) return std::move(shape.status());
+  return Transposed{std::move(*window), std::move(*padding), std::move(*shape)};
+}
+
+// The extent without any pads.
+int64_t full_extent(const Transposed& transposed, size_t dim, int64_t in) {
+  const Window& window = transposed.window;
+  const int64_t extra = transposed.output_padding.empty() ? 0 : transposed.output_padding[dim];
+  return window.strides[dim] * (in - 1) + extra + (window.kernel[dim] - 1) * window.dilations[dim] +
+         1;
+}
+
+// Output extent and pads of one spatial dim.
+struct Extent {
+  int64_t out, pad_begin, pad_end;
+};
+Extent transposed_extent(const Transposed& transposed, size_t dim, int64_t in) {
+  const Window& window = transposed.window;
+  const int64_t full = full_extent(transposed, dim, in);
+  const bool same =
+      window.auto_pad == AutoPad::kSameUpper || window.auto_pad == AutoPad::kSameLower;
+  if (transposed.output_shape.empty() && !same) {
+    const int64_t begin = window.pads_begin[dim];
+    const int64_t end = window.pads_end[dim];
+    return {full - begin - end, begin, end};
+  }
+  const int64_t out =
+      transposed.output_shape.empty() ? in * window.strides[dim] : transposed.output_shape[dim];
+  const auto [begin, end] = split_pads(window.auto_pad, full - out);
+  return {out, begin, end};
+}
+
+Status infer_transpose(const NodeView& node, std::span<InferredOutput> outputs) {
+  Status status = check_common(node, outputs);
+  if (!status.ok()) return status;
+  const ir::Shape* x = node.input_shape(0);
+  const ir::Shape* w = node.input_shape(1);
+  const int64_t group = node.attribute_int("group", 1);
+  status = check_groups(node, dim_of(x, 1), ir::Dim(), dim_of(w, 0));
+  const ir::Dim filters = dim_of(w, 0);
+  const ir::Dim channels = dim_of(x, 1);
+  if (status.ok() && filters.is_known() && channels.is_known() && !(filters == channels)) {
+    status = mismatch(node, "X's channels do not match W", std::to_string(filters.extent()),
+                      std::to_string(channels.extent()));
+  }
+  if (!status.ok()) return status;
+  ir::Dim maps;
+  if (dim_of(w, 1).is_known()) {
+    const auto total =
+        checked_mul(static_cast<uint64_t>(dim_of(w, 1).extent()), static_cast<uint64_t>(group));
+    if (!total || *total > uint64_t{DVT_WINDOW_LIMIT}) {
+      return node.error(DVT_INVALID_ARGUMENT, "group times the channels of W is too large");
+    }
+    maps = ir::Dim(static_cast<int64_t>(*total));
+  }
+  status = check_bias(node, maps);
+  if (!status.ok()) return status;
+  auto kernel = kernel_extents(node);
+  if (!kernel.ok()) return std::move(kernel.status());
+  if (x == nullptr && w == nullptr) return {};
+  const size_t rank = x != nullptr ? x->size() : w->size();
+  ir::Shape shape(rank);
+  shape[0] = dim_of(x, 0);
+  shape[1] = maps;
+  if (*kernel && (*kernel)->size() == rank - 2) {
+    auto transposed = read_transposed(node, **kernel);
+    if (!transposed.ok()) return std::move(transposed.status());
+    for (size_t i = 0; i + 2 < rank; ++i) {
+      const ir::Dim in = dim_of(x, i + 2);
+      if (!in.is_known()) continue;
+      const Extent extent = in.extent() <= DVT_WINDOW_LIMIT
+                                ? transposed_extent(*transposed, i, in.extent())
+                                : Extent{-1, 0, 0};
+      if (extent.out < 0 || extent.out > DVT_WINDOW_LIMIT || extent.pad_begin > DVT_WINDOW_LIMIT ||
+          extent.pad_end > DVT_WINDOW_LIMIT) {
+        return mismatch(node, "spatial dim " + std::to_string(i) + " of the output is out of range",
+                        "0 or more", std::to_string(extent.out));
+      }
+      shape[i + 2] = ir::Dim(extent.out);
+    }
+  }
+  outputs[0].shape = std::move(shape);
+  return {};
+}
+
+Result<Recipe> recipe_transpose(const NodeView& node) {
+  auto kernel = require_kernel(node, "ConvTranspose", node.input_dtype(0));
+  if (!kernel.ok()) return std::move(kernel.status());
+  const auto w = *node.input_extents(1);
+  const auto in = tail(*node.input_extents(0));
+  auto transposed = read_transposed(node, tail(w));
+  if (!transposed.ok()) return std::move(transposed.status());
+  for (size_t i = 0; i < in.size(); ++i) {
+    const Extent extent = transposed_extent(*transposed, i, in[i]);
+    transposed->window.pads_begin[i] = extent.pad_begin;
+    transposed->window.pads_end[i] = extent.pad_end;
+  }
+  transposed->window.auto_pad = AutoPad::kNotSet;
+  const DvtConvAttributes attributes = {.group = node.attribute_int("group", 1),
+                                        .window = window_attributes(transposed->window, in)};
+  Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
+  if (node.input_dtype(0) == DVT_F32) {
+    const auto rows = checked_mul(static_cast<uint64_t>(w[1]), volume(w));
+    const uint64_t bytes = rows && *rows <= INT64_MAX
+                               ? dvt_conv_transpose_workspace_bytes(static_cast<int64_t>(*rows))
+                               : 0;
+    if (bytes > 0) recipe.workspace_bytes = {bytes};
+  }
+  return recipe;
+}
+
+DvtTaskCost cost_transpose(const NodeView& node) {
+  const auto x = *node.input_extents(0);
+  const auto w = *node.input_extents(1);
+  const auto group = static_cast<uint64_t>(node.attribute_int("group", 1));
+  return product_cost(node, static_cast<uint64_t>(x[0]) * volume(x),
+                      static_cast<uint64_t>(w[1]) * volume(w), static_cast<uint64_t>(x[1]) / group,
+                      group);
+}
+
+constexpr std::array kOperators = {
+    OperatorDefinition{"", "Conv", 1, 10, 2, 3, 1, 1, infer_conv, recipe_conv, cost_conv},
+    OperatorDefinition{"", "Conv", 11, INT64_MAX, 2, 3, 1, 1, infer_conv, recipe_conv, cost_conv},
+    OperatorDefinition{"", "ConvTranspose", 1, 10, 2, 3, 1, 1, infer_transpose, recipe_transpose,
+                       cost_transpose},
+    OperatorDefinition{"", "ConvTranspose", 11, INT64_MAX, 2, 3, 1, 1, infer_transpose,
+                       recipe_transpose, cost_transpose},
+};
+
+}  // namespace
+
+std::span<const OperatorDefinition> convolution_operators() {
+  return kOperators;
+}
+
+}  // namespace davit::ops

@@ -1,0 +1,58 @@
+#include "ops/kernels/window.h"
+
+#include <inttypes.h>
+
+static bool within(int64_t value, int64_t low) {
+  return value >= low && value <= DVT_WINDOW_LIMIT;
+}
+
+/* False when the product of the extents leaves no room for further factors. */
+static bool volume_fits(const int64_t extents[DVT_SPATIAL_MAX]) {
+  int64_t volume = extents[0] * extents[1];
+  return !__builtin_mul_overflow(volume, extents[2], &volume) && volume <= DVT_VOLUME_LIMIT;
+}
+
+int64_t dvt_window_out(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad,
+                       int64_t pad_end, bool ceil_mode) {
+  if (!within(in, 0) || !within(kernel, 1) || !within(stride, 1) || !within(dilation, 1) ||
+      !within(pad, 0) || !within(pad_end, 0)) {
+    return -1;
+  }
+  const int64_t slack = in + pad + pad_end - ((kernel - 1) * dilation + 1);
+  if (slack < 0) return -1;
+  if (!ceil_mode) return slack / stride + 1;
+  const int64_t out = (slack + stride - 1) / stride + 1;
+  return (out - 1) * stride >= in + pad ? out - 1 : out;
+}
+
+DvtCode dvt_window_init(DvtWindow* window, uint32_t spatial, const DvtWindowAttributes* attributes,
+                        const int64_t* in, const int64_t* kernel, const int64_t* out,
+                        bool ceil_mode, char* reason, size_t size) {
+  const uint32_t leading = DVT_SPATIAL_MAX - spatial;
+  for (uint32_t i = 0; i < DVT_SPATIAL_MAX; ++i) {
+    const bool used = i >= leading;
+    const uint32_t from = used ? i - leading : 0;
+    window->in[i] = used ? in[from] : 1;
+    window->kernel[i] = used ? kernel[from] : 1;
+    window->out[i] = used ? out[from] : 1;
+    window->stride[i] = used ? attributes->strides[from] : 1;
+    window->dilation[i] = used ? attributes->dilations[from] : 1;
+    window->pad[i] = used ? attributes->pads_begin[from] : 0;
+    window->pad_end[i] = used ? attributes->pads_end[from] : 0;
+    const int64_t expected =
+        dvt_window_out(window->in[i], window->kernel[i], window->stride[i], window->dilation[i],
+                       window->pad[i], window->pad_end[i], ceil_mode);
+    if (expected < 0 || expected != window->out[i]) {
+      return dvt_refuse(reason, size,
+                        "spatial dim %u: input %" PRId64 ", kernel %" PRId64 ", stride %" PRId64
+                        ", dilation %" PRId64 " and pads %" PRId64 ", %" PRId64
+                        " do not give output %" PRId64,
+                        from, window->in[i], window->kernel[i], window->stride[i],
+                        window->dilation[i], window->pad[i], window->pad_end[i], window->out[i]);
+    }
+  }
+  if (!volume_fits(window->in) || !volume_fits(window->kernel) || !volume_fits(window->out)) {
+    return dvt_refuse(reason, size, "spatial dims are too large");
+  }
+  return DVT_OK;
+}
