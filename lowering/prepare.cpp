@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/checked.hpp"
 #include "base/dtype.hpp"
@@ -180,25 +181,32 @@ image::Node ModelBuilder::node_of(const Step& step) {
 
 void ModelBuilder::set_ports(const std::vector<uint32_t>& inputs,
                              const std::vector<uint32_t>& outputs) {
-  const auto graph_inputs = module_.graph_inputs(ir::kMainGraph);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    model_.inputs.push_back(port_of(inputs[i], graph_inputs[i]));
-  }
-  const auto graph_outputs = module_.graph_outputs(ir::kMainGraph);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    model_.outputs.push_back(port_of(outputs[i], graph_outputs[i]));
-  }
+  model_.inputs = ports_of(inputs, module_.graph_inputs(ir::kMainGraph), "input");
+  model_.outputs = ports_of(outputs, module_.graph_outputs(ir::kMainGraph), "output");
 }
 
-image::Port ModelBuilder::port_of(uint32_t value, ir::ValueId source) const {
-  image::Port port;
-  port.name = module_.value_name(source);
-  port.value = value;
-  const DvtTensor& tensor = model_.values[value].tensor;
-  for (uint32_t i = 0; i < tensor.rank; ++i) {
-    port.dims.push_back({tensor.dims[i], tensor.dims[i], ""});
+std::vector<image::Port> ModelBuilder::ports_of(const std::vector<uint32_t>& values,
+                                                std::span<const ir::ValueId> sources,
+                                                std::string_view kind) const {
+  std::vector<image::Port> ports;
+  std::set<std::string> names;
+  for (size_t i = 0; i < values.size(); ++i) {
+    image::Port port;
+    // Ports are found by name: a value that leaves twice has two, and one without a name gets one.
+    std::string name(module_.value_name(sources[i]));
+    if (name.empty()) name = std::string(kind) + "_" + std::to_string(i);
+    port.name = name;
+    for (size_t copy = 1; !names.insert(port.name).second; ++copy) {
+      port.name = name + "#" + std::to_string(copy);
+    }
+    port.value = values[i];
+    const DvtTensor& tensor = model_.values[values[i]].tensor;
+    for (uint32_t d = 0; d < tensor.rank; ++d) {
+      port.dims.push_back({tensor.dims[d], tensor.dims[d], ""});
+    }
+    ports.push_back(std::move(port));
   }
-  return port;
+  return ports;
 }
 
 }  // namespace davit::lowering

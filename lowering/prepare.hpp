@@ -8,7 +8,9 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,7 +65,9 @@ class ModelBuilder {
   [[nodiscard]] image::ImageModel& model() { return model_; }
 
  private:
-  image::Port port_of(uint32_t value, ir::ValueId source) const;
+  [[nodiscard]] std::vector<image::Port> ports_of(const std::vector<uint32_t>& values,
+                                                  std::span<const ir::ValueId> sources,
+                                                  std::string_view kind) const;
 
   const ir::Module& module_;
   image::ImageModel model_;
