@@ -1,0 +1,106 @@
+// Why nothing moves: parts of EventCore that only run on the way to an error.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "npu_model/event_core.hpp"
+
+namespace davit::npu {
+
+std::string EventCore::describe(uint32_t stream, const Task& task) const {
+  std::string text =
+      fmt::format("stream {} task {} ({}", stream, task.id, dvt_npu_task_type_name(task.type));
+  if (*task.name != '\0') text += fmt::format(" {}", task.name);
+  return text + ")";
+}
+
+// The queued tasks that would let the head of a stream go on; empty when there is none.
+std::vector<TaskRef> EventCore::awaited(uint32_t stream) const {
+  const Stream& s = streams_[stream];
+  if (s.queued() == 0 || s.state != StreamState::kWaiting) return {};
+  const Task& head = s.head();
+  if (head.type == DVT_NPU_EVENT_WAIT) return {records_[head.object].task};
+  std::vector<TaskRef> out;
+  for (uint32_t i = 0; i < streams_.size(); ++i) {
+    for (size_t t = streams_[i].ended; t < streams_[i].tasks.size(); ++t) {
+      const Task& task = streams_[i].tasks[t];
+      if (task.type != DVT_NPU_NOTIFY_RECORD || task.object != head.object) continue;
+      out.push_back({i, task.id});
+      break;  // The first one of a stream is enough.
+    }
+  }
+  return out;
+}
+
+std::string EventCore::explain_stream(uint32_t stream) const {
+  const Stream& s = streams_[stream];
+  const Task& head = s.head();
+  std::string text = describe(stream, head);
+  if (s.state == StreamState::kRunning) {
+    const double elapsed_us = static_cast<double>(now_ - head.start_ps) / 1e6;
+    return text + fmt::format(" started {:.1f} us ago and does not complete", elapsed_us);
+  }
+  if (s.state == StreamState::kReady) {
+    return text + " waits for cores, an engine or a stream slot that is never given back";
+  }
+  if (s.state != StreamState::kWaiting) return text + " is about to start";
+  const auto targets = awaited(stream);
+  if (targets.empty())
+    return text + fmt::format(" waits for notify {}, which nobody records", head.object);
+  return text +
+         fmt::format(" waits for stream {} task {}", targets.front().stream, targets.front().task);
+}
+
+// Streams that wait in a circle, smallest first; empty when there is no circle. A stream waits for
+// one other at most here: with several possible recorders a circle is not proved.
+std::vector<uint32_t> EventCore::find_cycle() const {
+  std::vector<uint32_t> target(streams_.size(), kNone);
+  for (uint32_t i = 0; i < streams_.size(); ++i) {
+    const auto targets = awaited(i);
+    if (targets.size() == 1) target[i] = targets.front().stream;
+  }
+  std::vector<uint32_t> visited(streams_.size(), kNone);  // Walk that saw the stream first.
+  for (uint32_t start = 0; start < streams_.size(); ++start) {
+    uint32_t at = start;
+    while (at != kNone && visited[at] == kNone) {
+      visited[at] = start;
+      at = target[at];
+    }
+    if (at == kNone || visited[at] != start) continue;
+    std::vector<uint32_t> cycle;
+    uint32_t next = at;
+    do {
+      cycle.push_back(next);
+      next = target[next];
+    } while (next != at);
+    std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end()), cycle.end());
+    return cycle;
+  }
+  return {};
+}
+
+std::string EventCore::explain_stuck(size_t sentences_max) const {
+  const auto cycle_count =
+      static_cast<uint64_t>(static_cast<double>(now_) * parameters_.clock_mhz / 1e6);
+  std::string text = fmt::format("deadlock at cycle {}", cycle_count);
+  const auto circle = find_cycle();
+  std::vector<uint32_t> stuck = circle;
+  if (!circle.empty()) {
+    text += " (circular wait of streams";
+    for (const uint32_t stream : circle) text += fmt::format(" {}", stream);
+    text += ")";
+  }
+  for (uint32_t i = 0; i < streams_.size(); ++i) {
+    const bool listed = std::find(circle.begin(), circle.end(), i) != circle.end();
+    if (streams_[i].live && streams_[i].queued() > 0 && !listed) stuck.push_back(i);
+  }
+  for (size_t i = 0; i < stuck.size() && i < sentences_max; ++i) {
+    text += (i == 0 ? ": " : "; ") + explain_stream(stuck[i]);
+  }
+  if (stuck.size() > sentences_max) {
+    text += fmt::format("; and {} more streams", stuck.size() - sentences_max);
+  }
+  return text;
+}
+
+}  // namespace davit::npu

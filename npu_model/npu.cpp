@@ -1,0 +1,374 @@
+#include "npu_model/npu.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/checked.hpp"
+
+namespace davit::npu {
+namespace {
+
+int64_t to_ps(double us) {
+  return static_cast<int64_t>(std::llround(us * 1e6));
+}
+
+uint64_t gib(double value) {
+  return static_cast<uint64_t>(value * 1073741824.0);
+}
+
+Status misuse(std::string message) {
+  return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, std::move(message));
+}
+
+DvtNpuTaskType type_of(DvtCopyKind kind) {
+  switch (kind) {
+    case DVT_COPY_HOST_TO_DEVICE:
+      return DVT_NPU_COPY_H2D;
+    case DVT_COPY_DEVICE_TO_HOST:
+      return DVT_NPU_COPY_D2H;
+    default:
+      return DVT_NPU_COPY_D2D;
+  }
+}
+
+}  // namespace
+
+Result<Settings> settings_from(const DvtNpuOptions* options) {
+  DvtNpuOptions defaults;
+  dvt_npu_options_init(&defaults);
+  if (options == nullptr) options = &defaults;
+  if (options->struct_size != sizeof(DvtNpuOptions)) {
+    return misuse("DvtNpuOptions.struct_size is not set; call dvt_npu_options_init()");
+  }
+  if (options->mode != DVT_NPU_PROMPT && options->mode != DVT_NPU_LAZY) {
+    return misuse("DvtNpuOptions.mode is unknown");
+  }
+  Settings out;
+  out.soc = options->soc == nullptr ? "910B2" : options->soc;
+  std::string_view text;
+  if (options->parameters != nullptr) {
+    text = options->parameters;
+  } else {
+    std::string names;
+    for (const BuiltinSoc& soc : builtin_socs()) {
+      if (soc.name == out.soc) text = soc.text;
+      names += (names.empty() ? "" : ", ") + std::string(soc.name);
+    }
+    if (text.empty()) {
+      return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                                .stage = DVT_STAGE_LOAD,
+                                .message = "unknown SoC " + out.soc,
+                                .expected = names,
+                                .got = out.soc});
+    }
+  }
+  auto parameters = parse_parameters(text, options->parameters == nullptr ? out.soc : "parameters");
+  if (!parameters.ok()) return std::move(parameters.status());
+  out.parameters = std::move(*parameters);
+  for (size_t i = 0; i < options->override_count; ++i) {
+    auto status = override_parameter(out.parameters, options->override[i]);
+    if (!status.ok()) return status;
+  }
+  out.mode = options->mode;
+  out.timing_only = options->timing_only != 0;
+  out.keep_records = options->no_records == 0;
+  out.hang = options->hang == nullptr ? "" : options->hang;
+  return out;
+}
+
+Npu::Npu(Settings settings, uint32_t device_id)
+    : settings_(std::move(settings)),
+      memory_(gib(settings_.parameters.hbm_capacity_gib), !settings_.timing_only),
+      core_(settings_.parameters, *this),
+      stream_handles_(HandleKind::kStream, "stream", device_id,
+                      static_cast<uint32_t>(settings_.parameters.streams_max)),
+      event_handles_(HandleKind::kEvent, "event", device_id,
+                     static_cast<uint32_t>(settings_.parameters.events_max)),
+      notify_handles_(HandleKind::kNotify, "notify", device_id,
+                      static_cast<uint32_t>(settings_.parameters.notifies_max)),
+      enqueue_ps_(to_ps(settings_.parameters.enqueue_us)),
+      synchronise_ps_(to_ps(settings_.parameters.synchronize_us)),
+      allocate_ps_(to_ps(settings_.parameters.allocate_us)),
+      queue_entries_(
+          static_cast<size_t>(settings_.parameters.sq_depth - settings_.parameters.sq_reserved)) {}
+
+void Npu::host_advance(int64_t ps) {
+  if (ps <= 0) return;
+  host_now_ = std::min(host_now_, kNever / 2 - ps) + ps;
+  core_.run_until(host_now_);
+}
+
+// ---- Memory ------------------------------------------------------------------------------------
+
+Result<void*> Npu::allocate(uint64_t bytes, const char* owner) {
+  host_advance(allocate_ps_);
+  auto address = memory_.allocate(bytes, next_serial_++, owner == nullptr ? "unnamed" : owner);
+  if (!address.ok()) return std::move(address.status());
+  return static_cast<void*>(*address);
+}
+
+Status Npu::release(void* address) {
+  host_advance(allocate_ps_);
+  return memory_.release(address);
+}
+
+// ---- Submission --------------------------------------------------------------------------------
+
+const char* Npu::intern(const char* text) {
+  return text == nullptr ? "" : strings_.emplace(text).first->c_str();
+}
+
+const TaskTiming* Npu::timing_of(const DvtTaskCost* cost, const char* op) {
+  static constexpr DvtTaskCost kFree{};
+  TimingKey key{};
+  std::memcpy(key.data(), cost == nullptr ? &kFree : cost, sizeof(DvtTaskCost));
+  std::memcpy(key.data() + sizeof(DvtTaskCost), static_cast<void*>(&op), sizeof op);
+  const auto [entry, fresh] = kernel_timings_.try_emplace(key);
+  if (fresh) entry->second = kernel_timing(settings_.parameters, cost, op);
+  return &entry->second;
+}
+
+const TaskTiming* Npu::timing_of_copy(DvtNpuTaskType type, uint64_t bytes) {
+  const auto [entry, fresh] = copy_timings_.try_emplace({type, bytes});
+  if (fresh) entry->second = copy_timing(settings_.parameters, type, bytes);
+  return &entry->second;
+}
+
+Status Npu::enter_queue(uint32_t stream) {
+  host_advance(enqueue_ps_);
+  const Stream& s = core_.streams()[stream];
+  while (s.queued() >= queue_entries_) {
+    const int64_t next = core_.next_ps();
+    if (next == kNever) {
+      return Status(ErrorDetail{
+          .code = DVT_OUT_OF_RESOURCE,
+          .stage = DVT_STAGE_RUN,
+          .message = fmt::format("submission queue of stream {} is full and cannot drain: {}",
+                                 stream, core_.explain_stuck(2)),
+          .expected = fmt::format("at most {} queued tasks", queue_entries_)});
+    }
+    core_.run_until(next);
+    host_now_ = std::max(host_now_, next);
+  }
+  return {};
+}
+
+void Npu::enqueue(uint32_t stream, Task task) {
+  task.id = next_task_++;
+  task.submit_ps = host_now_;
+  core_.submit(stream, std::move(task));
+  core_.run_until(host_now_);
+}
+
+Status Npu::launch(DvtStream* stream, const DvtLaunch& launch) {
+  auto index = stream_handles_.resolve(stream, "launch");
+  if (!index.ok()) return std::move(index.status());
+  const auto name_it = [&](Status status) {
+    if (launch.name != nullptr) status.detail().node = launch.name;
+    if (launch.op != nullptr) status.detail().op = launch.op;
+    return status;
+  };
+  Task task;
+  task.name = intern(launch.name);
+  task.op = intern(launch.op);
+  task.timing = timing_of(launch.cost, task.op);
+  task.type = task.timing->type;
+  task.hangs = !settings_.hang.empty() && settings_.hang == task.name;
+  if (!settings_.timing_only) {
+    auto arguments = copy_arguments(launch);
+    if (!arguments.ok()) return name_it(std::move(arguments.status()));
+    task.effect = std::make_unique<Effect>();
+    task.effect->serial = next_serial_++;
+    task.effect->run = launch.run;
+    task.effect->arguments = std::move(*arguments);
+    auto status = check_operands(*task.effect, memory_);
+    if (!status.ok()) return name_it(std::move(status));
+  }
+  auto status = enter_queue(*index);
+  if (!status.ok()) return name_it(std::move(status));
+  enqueue(*index, std::move(task));
+  return {};
+}
+
+Status Npu::submit_transfer(uint32_t stream, Task task, std::unique_ptr<Effect> effect) {
+  effect->serial = next_serial_++;
+  task.timing = timing_of_copy(task.type, effect->bytes);
+  task.op = intern(dvt_npu_task_type_name(task.type));
+  task.hangs = !settings_.hang.empty() && settings_.hang == task.name;
+  // Without backing, device addresses are checked all the same.
+  auto status = check_operands(*effect, memory_);
+  if (status.ok()) status = enter_queue(stream);
+  if (!status.ok()) {
+    status.detail().node = task.name;
+    status.detail().op = task.op;
+    return status;
+  }
+  if (!settings_.timing_only) task.effect = std::move(effect);
+  enqueue(stream, std::move(task));
+  return {};
+}
+
+Status Npu::copy(DvtStream* stream, DvtCopyKind kind, void* to, const void* from, uint64_t bytes,
+                 const char* name) {
+  auto index = stream_handles_.resolve(stream, "copy");
+  if (!index.ok()) return std::move(index.status());
+  if (kind < DVT_COPY_HOST_TO_DEVICE || kind > DVT_COPY_DEVICE_TO_DEVICE) {
+    return misuse(fmt::format("copy: unknown kind {}", static_cast<int>(kind)));
+  }
+  Task task;
+  task.type = type_of(kind);
+  task.name = intern(name);
+  auto effect = std::make_unique<Effect>();
+  effect->kind = Effect::Kind::kCopy;
+  effect->copy = kind;
+  effect->to = to;
+  effect->from = from;
+  effect->bytes = bytes;
+  return submit_transfer(*index, std::move(task), std::move(effect));
+}
+
+Status Npu::fill(DvtStream* stream, void* to, int value, uint64_t bytes) {
+  auto index = stream_handles_.resolve(stream, "memset");
+  if (!index.ok()) return std::move(index.status());
+  Task task;
+  task.type = DVT_NPU_MEMSET;
+  auto effect = std::make_unique<Effect>();
+  effect->kind = Effect::Kind::kFill;
+  effect->to = to;
+  effect->value = value;
+  effect->bytes = bytes;
+  return submit_transfer(*index, std::move(task), std::move(effect));
+}
+
+// ---- Effects -----------------------------------------------------------------------------------
+
+void Npu::ended(uint32_t stream, Task& task) {
+  if (settings_.keep_records) {
+    records_.push_back({task.id, task.timing, task.name, task.op, task.submit_ps, task.ready_ps,
+                        task.start_ps, task.end_ps,
+                        task.released_by.stream == kNone ? UINT64_MAX : task.released_by.task,
+                        stream, task.type});
+  }
+  if (settings_.mode == DVT_NPU_LAZY) return;
+  Stream& s = core_.streams()[stream];
+  take_effect(s, task);
+  s.tasks.pop_front();
+  --s.ended;
+}
+
+void Npu::fail(Stream& stream, const Task& task, Status status) {
+  ErrorDetail detail = status.detail();
+  detail.node = task.name;
+  detail.op = task.op;
+  stream.error = std::move(detail);
+}
+
+// After a failure the rest of the stream's work is skipped until a synchronisation has reported it,
+// and so is work elsewhere that waits for a record behind the failure.
+void Npu::take_effect(Stream& stream, Task& task) {
+  switch (task.type) {
+    case DVT_NPU_EVENT_RECORD: {
+      core_.records()[task.object].error = stream.error;
+      core_.drop_reference(task.object);
+      return;
+    }
+    case DVT_NPU_EVENT_WAIT: {
+      const auto& error = core_.records()[task.object].error;
+      if (error && !stream.error) stream.error = error;
+      core_.drop_reference(task.object);
+      return;
+    }
+    default:
+      break;
+  }
+  if (task.effect == nullptr || stream.error) return;
+  auto status = apply(*task.effect, memory_);
+  if (!status.ok()) fail(stream, task, std::move(status));
+}
+
+void Npu::demand(TaskRef upto) {
+  std::vector<TaskRef> stack = {upto};
+  while (!stack.empty()) {
+    const TaskRef target = stack.back();
+    Stream& s = core_.streams()[target.stream];
+    if (s.ended == 0 || s.tasks.front().id > target.task) {
+      stack.pop_back();
+      continue;
+    }
+    Task& front = s.tasks.front();
+    const TaskRef cause = std::exchange(front.released_by, {});
+    if (cause.stream != kNone) {
+      stack.push_back(cause);
+      continue;
+    }
+    take_effect(s, front);
+    s.tasks.pop_front();
+    --s.ended;
+  }
+}
+
+void Npu::demand_ended(uint32_t stream) {
+  const Stream& s = core_.streams()[stream];
+  if (s.ended > 0) demand({stream, s.tasks[s.ended - 1].id});
+}
+
+// ---- Runs and records --------------------------------------------------------------------------
+
+void Npu::run_begin() {
+  runs_.push_back({.begin_ps = host_now_, .end_ps = host_now_, .first_task = records_.size()});
+  in_run_ = true;
+}
+
+void Npu::run_end() {
+  if (!in_run_) return;
+  in_run_ = false;
+  DvtNpuRun& run = runs_.back();
+  run.end_ps = host_now_;
+  run.task_count = records_.size() - std::min<uint64_t>(run.first_task, records_.size());
+}
+
+DvtNpuTask Npu::expand(const TaskRecord& record) {
+  DvtNpuTask out{};
+  out.name = record.name;
+  out.op = record.op;
+  out.type = record.type;
+  out.stream = record.stream;
+  out.id = record.id;
+  out.released_by = record.released_by;
+  out.submit_ps = record.submit_ps;
+  out.ready_ps = record.ready_ps;
+  out.start_ps = record.start_ps;
+  out.end_ps = record.end_ps;
+  if (record.timing == nullptr) {  // Synchronisation: all head.
+    out.head_ps = out.end_ps - out.start_ps;
+    return out;
+  }
+  const TaskTiming& timing = *record.timing;
+  out.head_ps = timing.head_ps;
+  out.body_ps = timing.body_ps;
+  out.stall_ps = out.end_ps - out.start_ps - out.head_ps - out.body_ps;
+  out.block_dim = timing.aic > 0 ? timing.aic : timing.aiv;
+  std::copy(timing.tile.begin(), timing.tile.end(), out.tile);
+  out.body_cycles = timing.body_cycles;
+  std::copy(timing.pipe_cycles.begin(), timing.pipe_cycles.end(), out.pipe_cycles);
+  out.read_bytes = timing.read_bytes;
+  out.write_bytes = timing.write_bytes;
+  out.hbm_bytes = timing.hbm_bytes;
+  out.l2_bytes = timing.l2_bytes;
+  return out;
+}
+
+DvtNpuTask Npu::record(uint64_t index) const {
+  return expand(records_[index]);
+}
+
+DvtNpuTask Npu::estimate(const DvtTaskCost* cost, std::string_view op) const {
+  const TaskTiming timing = kernel_timing(settings_.parameters, cost, op);
+  return expand(
+      {0, &timing, "", "", 0, 0, 0, timing.head_ps + timing.body_ps, UINT64_MAX, 0, timing.type});
+}
+
+}  // namespace davit::npu

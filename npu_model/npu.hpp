@@ -1,0 +1,143 @@
+// npu.hpp: one device: host clock, handles, memory, the event core, effects and records.
+//
+// Threads  None of its own; npu_api.cpp takes the lock of the NPU around every call.
+// Trust    As davit/npu.h.
+// Memory   Timings and strings are kept for the life of the NPU, each once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/status.hpp"
+#include "davit/npu.h"
+#include "npu_model/cost.hpp"
+#include "npu_model/event_core.hpp"
+#include "npu_model/functional.hpp"
+#include "npu_model/handles.hpp"
+#include "npu_model/memory.hpp"
+#include "npu_model/parameters.hpp"
+
+namespace davit::npu {
+
+struct Settings {
+  std::string soc;
+  Parameters parameters;
+  DvtNpuMode mode = DVT_NPU_PROMPT;
+  bool timing_only = false;
+  bool keep_records = true;
+  std::string hang;
+};
+Result<Settings> settings_from(const DvtNpuOptions* options);
+
+class Npu final : private EventCore::Listener {
+ public:
+  Npu(Settings settings, uint32_t device_id);
+
+  [[nodiscard]] const Settings& settings() const { return settings_; }
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+  [[nodiscard]] int64_t host_now_ps() const { return host_now_; }
+  void host_advance(int64_t ps);
+
+  Result<void*> allocate(uint64_t bytes, const char* owner);
+  Status release(void* address);
+
+  Result<DvtStream*> create_stream(uint32_t priority);
+  Status destroy_stream(DvtStream* stream);
+  Status launch(DvtStream* stream, const DvtLaunch& launch);
+  Status copy(DvtStream* stream, DvtCopyKind kind, void* to, const void* from, uint64_t bytes,
+              const char* name);
+  Status fill(DvtStream* stream, void* to, int value, uint64_t bytes);
+
+  Result<DvtEvent*> create_event();
+  Status destroy_event(DvtEvent* event);
+  Status record_event(DvtStream* stream, DvtEvent* event);
+  Status wait_event(DvtStream* stream, DvtEvent* event);
+  Result<bool> query_event(DvtEvent* event);
+  Result<int64_t> event_time(DvtEvent* event);
+
+  Result<DvtNotify*> create_notify();
+  Status destroy_notify(DvtNotify* notify);
+  Status record_notify(DvtStream* stream, DvtNotify* notify);
+  Status wait_notify(DvtStream* stream, DvtNotify* notify);
+
+  Status synchronise_stream(DvtStream* stream, int64_t timeout_us);
+  Status synchronise(int64_t timeout_us);
+
+  void run_begin();
+  void run_end();
+  [[nodiscard]] const std::vector<DvtNpuRun>& runs() const { return runs_; }
+
+  [[nodiscard]] uint64_t record_count() const { return records_.size(); }
+  [[nodiscard]] DvtNpuTask record(uint64_t index) const;
+  void clear_records() { records_.clear(); }
+  // As record(), of a kernel that is not run.
+  [[nodiscard]] DvtNpuTask estimate(const DvtTaskCost* cost, std::string_view op) const;
+
+ private:
+  // What record() needs; the rest is in the shared timing.
+  struct TaskRecord {
+    uint64_t id;
+    const TaskTiming* timing;
+    const char* name;
+    const char* op;
+    int64_t submit_ps, ready_ps, start_ps, end_ps;
+    uint64_t released_by;
+    uint32_t stream;
+    DvtNpuTaskType type;
+  };
+  using TimingKey = std::array<char, sizeof(DvtTaskCost) + sizeof(const char*)>;
+  struct TimingHash {
+    size_t operator()(const TimingKey& key) const {
+      return std::hash<std::string_view>()({key.data(), key.size()});
+    }
+  };
+
+  void ended(uint32_t stream, Task& task) override;
+
+  const char* intern(const char* text);
+  const TaskTiming* timing_of(const DvtTaskCost* cost, const char* op);
+  const TaskTiming* timing_of_copy(DvtNpuTaskType type, uint64_t bytes);
+
+  // Charges one submission to the host and waits for a free queue entry.
+  Status enter_queue(uint32_t stream);
+  void enqueue(uint32_t stream, Task task);
+  Status submit_transfer(uint32_t stream, Task task, std::unique_ptr<Effect> effect);
+  Status submit_synchronisation(uint32_t stream, DvtNpuTaskType type, uint32_t object);
+
+  void take_effect(Stream& stream, Task& task);
+  void fail(Stream& stream, const Task& task, Status status);
+  // Lazy mode: everything that must have happened when `upto` has.
+  void demand(TaskRef upto);
+  void demand_ended(uint32_t stream);
+
+  Status wait_drained(uint32_t stream, int64_t deadline_ps);
+  Status timeout_error(uint32_t stream, int64_t begin_ps, bool stuck) const;
+  [[nodiscard]] int64_t deadline_of(int64_t timeout_us) const;
+  [[nodiscard]] static DvtNpuTask expand(const TaskRecord& record);
+
+  Settings settings_;
+  Memory memory_;
+  EventCore core_;
+  HandleTable stream_handles_, event_handles_, notify_handles_;
+  std::vector<uint32_t> event_records_;  // By event index: the latest record, or kNone.
+  int64_t host_now_ = 0;
+  int64_t enqueue_ps_, synchronise_ps_, allocate_ps_;
+  size_t queue_entries_;
+  uint64_t next_serial_ = 1;  // Orders blocks and tasks.
+  uint64_t next_task_ = 0;
+  std::unordered_set<std::string> strings_;
+  std::unordered_map<TimingKey, TaskTiming, TimingHash> kernel_timings_;
+  std::map<std::pair<DvtNpuTaskType, uint64_t>, TaskTiming> copy_timings_;
+  std::vector<TaskRecord> records_;
+  std::vector<DvtNpuRun> runs_;
+  bool in_run_ = false;
+};
+
+}  // namespace davit::npu

@@ -1,0 +1,182 @@
+// Results of an NPU as tables: names, operators, op_summary.csv.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "npu_model/npu_handle.hpp"
+
+using davit::ErrorDetail;
+using davit::Status;
+
+namespace {
+
+constexpr const char* kTypeNames[] = {
+    "AI_CORE",    "AI_VECTOR_CORE", "MIX_AIC",      "AI_CPU",     "MEMCPY_H2D",    "MEMCPY_D2H",
+    "MEMCPY_D2D", "MEMSET",         "EVENT_RECORD", "EVENT_WAIT", "NOTIFY_RECORD", "NOTIFY_WAIT",
+};
+constexpr const char* kPipeNames[] = {"MAC", "VEC", "MTE1", "MTE2", "MTE3", "FIXP"};
+static_assert(std::size(kPipeNames) == DVT_NPU_PIPE_COUNT);
+
+std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\n\r") == std::string_view::npos) return std::string(text);
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + "\"";
+}
+
+constexpr const char* kHeader =
+    "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,Task Type,Task Start Time(us),"
+    "Task Duration(us),Task Wait Time(us),Block Dim,Mix Block Dim,aicore_time(us),"
+    "aic_total_cycles,aic_mac_time(us),aic_mac_ratio,aic_mte1_time(us),aic_mte1_ratio,"
+    "aic_mte2_time(us),aic_mte2_ratio,aic_fixpipe_time(us),aic_fixpipe_ratio,aiv_time(us),"
+    "aiv_total_cycles,aiv_vec_time(us),aiv_vec_ratio,aiv_mte2_time(us),aiv_mte2_ratio,"
+    "aiv_mte3_time(us),aiv_mte3_ratio\n";
+
+std::string us(int64_t ps) {
+  return fmt::format("{:.3f}", static_cast<double>(ps) / 1e6);
+}
+
+// ",time,ratio" of one pipe. The mean core is as busy as the busiest here: tiles are alike.
+std::string pipe_columns(const DvtNpuTask& task, uint32_t pipe, double clock_mhz) {
+  const double cycles = static_cast<double>(task.pipe_cycles[pipe]);
+  const double total = static_cast<double>(std::max<uint64_t>(task.body_cycles, 1));
+  return fmt::format(",{:.3f},{:.4f}", cycles / clock_mhz, cycles / total);
+}
+
+std::string csv_row(const DvtNpuTask& task, int64_t wait_ps, double clock_mhz) {
+  std::string row =
+      fmt::format("0,0,{},{},{},{},{},{},{},{}", task.id, task.stream, csv_field(task.name),
+                  csv_field(task.op), dvt_npu_task_type_name(task.type), us(task.start_ps),
+                  us(task.end_ps - task.start_ps), us(wait_ps));
+  const bool cube = task.type == DVT_NPU_AI_CORE || task.type == DVT_NPU_MIX_AIC;
+  const bool vector = task.type == DVT_NPU_AI_VECTOR_CORE || task.type == DVT_NPU_MIX_AIC;
+  const uint64_t mix = task.type == DVT_NPU_MIX_AIC ? uint64_t{2} * task.block_dim : 0;
+  row += fmt::format(",{},{}", task.block_dim, mix);
+  if (cube) {
+    row += fmt::format(",{:.3f},{}", static_cast<double>(task.body_cycles) / clock_mhz,
+                       task.body_cycles * task.block_dim);
+    for (const uint32_t pipe :
+         {DVT_NPU_PIPE_MAC, DVT_NPU_PIPE_MTE1, DVT_NPU_PIPE_MTE2, DVT_NPU_PIPE_FIXP}) {
+      row += pipe_columns(task, pipe, clock_mhz);
+    }
+  } else {
+    row += ",,,,,,,,,,";
+  }
+  if (vector) {
+    const uint64_t cores = mix > 0 ? mix : task.block_dim;
+    row += fmt::format(",{:.3f},{}", static_cast<double>(task.body_cycles) / clock_mhz,
+                       task.body_cycles * cores);
+    row += pipe_columns(task, DVT_NPU_PIPE_VEC, clock_mhz);
+    if (mix > 0) {  // MTE2 of a mixed kernel is the cube core's.
+      row += ",,,,";
+    } else {
+      row += pipe_columns(task, DVT_NPU_PIPE_MTE2, clock_mhz);
+      row += pipe_columns(task, DVT_NPU_PIPE_MTE3, clock_mhz);
+    }
+  } else {
+    row += ",,,,,,,,";
+  }
+  return row + "\n";
+}
+
+DvtCode report(Status status, DvtError* error) {
+  status.to_c(error);
+  return status.ok() ? DVT_OK : status.code();
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* dvt_npu_task_type_name(DvtNpuTaskType type) {
+  const auto index = static_cast<size_t>(type);
+  return index < std::size(kTypeNames) ? kTypeNames[index] : "UNKNOWN";
+}
+
+const char* dvt_npu_pipe_name(uint32_t pipe) {
+  return pipe < DVT_NPU_PIPE_COUNT ? kPipeNames[pipe] : "UNKNOWN";
+}
+
+uint64_t dvt_npu_operators(const DvtNpu* npu, uint64_t first_task, uint64_t task_count,
+                           DvtNpuOperator* out, uint64_t capacity) {
+  const std::lock_guard guard(npu->lock);
+  std::map<std::pair<const char*, DvtNpuTaskType>, DvtNpuOperator> rows;
+  const uint64_t recorded = npu->npu.record_count();
+  const uint64_t first = std::min(first_task, recorded);
+  const uint64_t last = first + std::min(task_count, recorded - first);
+  int64_t total = 0;
+  for (uint64_t i = first; i < last; ++i) {
+    const DvtNpuTask task = npu->npu.record(i);
+    const int64_t ps = task.end_ps - task.start_ps;
+    // Operator names are interned, so that equal names have equal addresses.
+    auto [entry, fresh] = rows.try_emplace({task.op, task.type});
+    DvtNpuOperator& row = entry->second;
+    if (fresh) row = {.op = task.op, .type = task.type, .min_ps = ps, .max_ps = ps};
+    ++row.count;
+    row.total_ps += ps;
+    row.min_ps = std::min(row.min_ps, ps);
+    row.max_ps = std::max(row.max_ps, ps);
+    row.read_bytes += task.read_bytes;
+    row.write_bytes += task.write_bytes;
+    total += ps;
+  }
+  std::vector<DvtNpuOperator> sorted;
+  sorted.reserve(rows.size());
+  for (auto& [key, row] : rows) {
+    if (total > 0) {
+      row.share_ppm = static_cast<uint32_t>(static_cast<double>(row.total_ps) * 1e6 /
+                                            static_cast<double>(total));
+    }
+    sorted.push_back(row);
+  }
+  std::sort(sorted.begin(), sorted.end(), [](const DvtNpuOperator& a, const DvtNpuOperator& b) {
+    if (a.total_ps != b.total_ps) return a.total_ps > b.total_ps;
+    const int order = std::strcmp(a.op, b.op);
+    return order != 0 ? order < 0 : a.type < b.type;
+  });
+  const uint64_t shown = std::min<uint64_t>(capacity, sorted.size());
+  if (out != nullptr) {
+    std::copy(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(shown), out);
+  }
+  return sorted.size();
+}
+
+DvtCode dvt_npu_write_op_summary(const DvtNpu* npu, const char* path, DvtError* error) {
+  const std::string temporary = std::string(path) + ".part";
+  std::string text = kHeader;
+  {
+    const std::lock_guard guard(npu->lock);
+    const double clock_mhz = npu->npu.settings().parameters.clock_mhz;
+    std::map<uint32_t, int64_t> last_end;  // By stream.
+    for (uint64_t i = 0; i < npu->npu.record_count(); ++i) {
+      const DvtNpuTask task = npu->npu.record(i);
+      const auto previous = last_end.find(task.stream);
+      const int64_t wait = previous == last_end.end() ? 0 : task.start_ps - previous->second;
+      last_end[task.stream] = task.end_ps;
+      text += csv_row(task, wait, clock_mhz);
+    }
+  }
+  std::FILE* file = std::fopen(temporary.c_str(), "wb");
+  bool written = file != nullptr;
+  if (file != nullptr) {
+    written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    written = std::fclose(file) == 0 && written;
+  }
+  if (written && std::rename(temporary.c_str(), path) == 0) return report({}, error);
+  const int code = errno;
+  if (file != nullptr) std::remove(temporary.c_str());
+  return report(Status(ErrorDetail{.code = DVT_IO_ERROR,
+                                   .stage = DVT_STAGE_WRITE,
+                                   .message = fmt::format("cannot write {}", path),
+                                   .got = std::strerror(code)}),
+                error);
+}
+
+}  // extern "C"

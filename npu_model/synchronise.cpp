@@ -1,0 +1,251 @@
+// Streams, events, notifies and host waits of Npu.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "npu_model/npu.hpp"
+
+namespace davit::npu {
+
+// ---- Streams -----------------------------------------------------------------------------------
+
+Result<DvtStream*> Npu::create_stream(uint32_t priority) {
+  if (priority > 7) {
+    return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN,
+                  fmt::format("stream priority {} is not in 0..7", priority));
+  }
+  auto index = stream_handles_.create();
+  if (!index.ok()) return std::move(index.status());
+  auto& streams = core_.streams();
+  if (*index >= streams.size()) streams.resize(*index + 1);
+  streams[*index] = Stream{};
+  streams[*index].live = true;
+  streams[*index].priority = priority;
+  return stream_handles_.handle<DvtStream>(*index);
+}
+
+Status Npu::destroy_stream(DvtStream* stream) {
+  auto index = stream_handles_.resolve(stream, "destroy");
+  if (!index.ok()) return std::move(index.status());
+  auto status = synchronise_stream(stream, -1);
+  Stream& s = core_.streams()[*index];
+  if (s.queued() > 0) {
+    status.detail().hint = fmt::format("{} unfinished tasks were dropped", s.queued());
+    core_.abandon(*index, status.detail());
+  }
+  s.live = false;
+  stream_handles_.destroy(*index);
+  return status;
+}
+
+// ---- Events ------------------------------------------------------------------------------------
+
+Result<DvtEvent*> Npu::create_event() {
+  auto index = event_handles_.create();
+  if (!index.ok()) return std::move(index.status());
+  if (*index >= event_records_.size()) event_records_.resize(*index + 1, kNone);
+  event_records_[*index] = kNone;
+  return event_handles_.handle<DvtEvent>(*index);
+}
+
+Status Npu::destroy_event(DvtEvent* event) {
+  auto index = event_handles_.resolve(event, "destroy");
+  if (!index.ok()) return std::move(index.status());
+  if (event_records_[*index] != kNone) core_.drop_reference(event_records_[*index]);
+  event_records_[*index] = kNone;
+  event_handles_.destroy(*index);
+  return {};
+}
+
+Status Npu::submit_synchronisation(uint32_t stream, DvtNpuTaskType type, uint32_t object) {
+  Task task;
+  task.type = type;
+  task.object = object;
+  task.op = intern(dvt_npu_task_type_name(type));
+  if (type == DVT_NPU_EVENT_RECORD) core_.records()[object].task = {stream, next_task_};
+  enqueue(stream, std::move(task));
+  return {};
+}
+
+Status Npu::record_event(DvtStream* stream, DvtEvent* event) {
+  auto s = stream_handles_.resolve(stream, "record");
+  if (!s.ok()) return std::move(s.status());
+  auto e = event_handles_.resolve(event, "record");
+  if (!e.ok()) return std::move(e.status());
+  auto status = enter_queue(*s);
+  if (!status.ok()) return status;
+  const uint32_t record = core_.new_record();
+  core_.add_reference(record);  // The event's.
+  core_.add_reference(record);  // The task's.
+  if (event_records_[*e] != kNone) core_.drop_reference(event_records_[*e]);
+  event_records_[*e] = record;
+  return submit_synchronisation(*s, DVT_NPU_EVENT_RECORD, record);
+}
+
+Status Npu::wait_event(DvtStream* stream, DvtEvent* event) {
+  auto s = stream_handles_.resolve(stream, "wait");
+  if (!s.ok()) return std::move(s.status());
+  auto e = event_handles_.resolve(event, "wait");
+  if (!e.ok()) return std::move(e.status());
+  auto status = enter_queue(*s);
+  if (!status.ok()) return status;
+  const uint32_t record = event_records_[*e];
+  if (record == kNone) return {};
+  if (core_.records()[record].reached) {
+    // The runtime has seen the event complete, so what it covers is there.
+    demand(core_.records()[record].task);
+    auto& error = core_.streams()[*s].error;
+    if (!error) error = core_.records()[record].error;
+    return {};
+  }
+  core_.add_reference(record);
+  return submit_synchronisation(*s, DVT_NPU_EVENT_WAIT, record);
+}
+
+Result<bool> Npu::query_event(DvtEvent* event) {
+  auto e = event_handles_.resolve(event, "query");
+  if (!e.ok()) return std::move(e.status());
+  core_.run_until(host_now_);
+  const uint32_t record = event_records_[*e];
+  if (record == kNone) return true;
+  if (!core_.records()[record].reached) return false;
+  demand(core_.records()[record].task);
+  return true;
+}
+
+Result<int64_t> Npu::event_time(DvtEvent* event) {
+  auto e = event_handles_.resolve(event, "event time");
+  if (!e.ok()) return std::move(e.status());
+  const uint32_t record = event_records_[*e];
+  if (record == kNone || !core_.records()[record].reached) {
+    return Status(DVT_FAILED_STATE, DVT_STAGE_RUN, fmt::format("event {} is not reached yet", *e));
+  }
+  return core_.records()[record].reached_ps;
+}
+
+// ---- Notifies ----------------------------------------------------------------------------------
+
+Result<DvtNotify*> Npu::create_notify() {
+  auto index = notify_handles_.create();
+  if (!index.ok()) return std::move(index.status());
+  auto& notifies = core_.notifies();
+  if (*index >= notifies.size()) notifies.resize(*index + 1);
+  notifies[*index] = Notify{.live = true};
+  return notify_handles_.handle<DvtNotify>(*index);
+}
+
+Status Npu::destroy_notify(DvtNotify* notify) {
+  auto index = notify_handles_.resolve(notify, "destroy");
+  if (!index.ok()) return std::move(index.status());
+  for (uint32_t i = 0; i < core_.streams().size(); ++i) {
+    const Stream& s = core_.streams()[i];
+    const auto begin = s.tasks.begin() + static_cast<std::ptrdiff_t>(s.ended);
+    const auto user = std::find_if(begin, s.tasks.end(), [&](const Task& task) {
+      return task.type >= DVT_NPU_NOTIFY_RECORD && task.object == *index;
+    });
+    if (user != s.tasks.end()) {
+      return Status(
+          DVT_FAILED_STATE, DVT_STAGE_RUN,
+          fmt::format("destroy: notify {} is used by task {} of stream {}", *index, user->id, i));
+    }
+  }
+  core_.notifies()[*index].live = false;
+  notify_handles_.destroy(*index);
+  return {};
+}
+
+Status Npu::record_notify(DvtStream* stream, DvtNotify* notify) {
+  auto s = stream_handles_.resolve(stream, "record");
+  if (!s.ok()) return std::move(s.status());
+  auto n = notify_handles_.resolve(notify, "record");
+  if (!n.ok()) return std::move(n.status());
+  auto status = enter_queue(*s);
+  if (!status.ok()) return status;
+  return submit_synchronisation(*s, DVT_NPU_NOTIFY_RECORD, *n);
+}
+
+Status Npu::wait_notify(DvtStream* stream, DvtNotify* notify) {
+  auto s = stream_handles_.resolve(stream, "wait");
+  if (!s.ok()) return std::move(s.status());
+  auto n = notify_handles_.resolve(notify, "wait");
+  if (!n.ok()) return std::move(n.status());
+  auto status = enter_queue(*s);
+  if (!status.ok()) return status;
+  return submit_synchronisation(*s, DVT_NPU_NOTIFY_WAIT, *n);
+}
+
+// ---- Host waits --------------------------------------------------------------------------------
+
+int64_t Npu::deadline_of(int64_t timeout_us) const {
+  if (timeout_us < 0 || timeout_us > (kNever / 2 - host_now_) / 1000000) return kNever;
+  return host_now_ + timeout_us * 1000000;
+}
+
+Status Npu::timeout_error(uint32_t stream, int64_t begin_ps, bool stuck) const {
+  const double elapsed_us = static_cast<double>(host_now_ - begin_ps) / 1e6;
+  // The task to look at: the stream's own head, or, behind it, one that runs and never ends.
+  uint32_t culprit = stream;
+  if (stuck && core_.streams()[stream].state != StreamState::kRunning) {
+    for (uint32_t i = 0; i < core_.streams().size(); ++i) {
+      const Stream& s = core_.streams()[i];
+      if (s.queued() == 0 || s.state != StreamState::kRunning) continue;
+      culprit = i;
+      break;
+    }
+  }
+  const Task& head = core_.streams()[culprit].head();
+  return Status(ErrorDetail{
+      .code = DVT_TIMEOUT,
+      .stage = DVT_STAGE_RUN,
+      .message = fmt::format("stream {} is not done after {:.1f} us: {}", stream, elapsed_us,
+                             stuck ? core_.explain_stuck(4) : core_.explain_stream(culprit)),
+      .node = head.name,
+      .op = head.op});
+}
+
+Status Npu::wait_drained(uint32_t stream, int64_t deadline_ps) {
+  const int64_t begin = host_now_;
+  const Stream& s = core_.streams()[stream];
+  while (s.queued() > 0) {
+    const int64_t next = core_.next_ps();
+    if (next == kNever || next > deadline_ps) {
+      host_now_ = deadline_ps != kNever ? deadline_ps : std::max(host_now_, core_.now_ps());
+      core_.run_until(host_now_);
+      return timeout_error(stream, begin, next == kNever);
+    }
+    core_.run_until(next);
+  }
+  host_now_ = std::max(host_now_, s.last_end_ps);
+  return {};
+}
+
+Status Npu::synchronise_stream(DvtStream* stream, int64_t timeout_us) {
+  auto index = stream_handles_.resolve(stream, "synchronise");
+  if (!index.ok()) return std::move(index.status());
+  auto status = wait_drained(*index, deadline_of(timeout_us));
+  if (!status.ok()) return status;
+  host_advance(synchronise_ps_);
+  demand_ended(*index);
+  auto& error = core_.streams()[*index].error;
+  if (error) return Status(*std::exchange(error, std::nullopt));
+  return {};
+}
+
+Status Npu::synchronise(int64_t timeout_us) {
+  const int64_t deadline = deadline_of(timeout_us);
+  Status first;
+  for (uint32_t i = 0; i < core_.streams().size(); ++i) {
+    if (!core_.streams()[i].live) continue;
+    auto status = wait_drained(i, deadline);
+    if (!status.ok()) return status;
+  }
+  host_advance(synchronise_ps_);
+  for (uint32_t i = 0; i < core_.streams().size(); ++i) {
+    demand_ended(i);
+    auto error = std::exchange(core_.streams()[i].error, std::nullopt);
+    if (error && first.ok()) first = Status(*error);
+  }
+  return first;
+}
+
+}  // namespace davit::npu
