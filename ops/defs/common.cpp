@@ -63,6 +63,23 @@ Status same_dtype(const NodeView& node, uint32_t a, uint32_t b) {
                   std::string(dtype_name(x)), std::string(dtype_name(y)));
 }
 
+Result<int64_t> require_axis(const NodeView& node, int64_t axis, size_t rank,
+                             std::string_view name) {
+  const auto signed_rank = static_cast<int64_t>(rank);
+  if (const auto normal = normalise_axis(axis, signed_rank)) return *normal;
+  return mismatch(node, std::string(name) + " is out of range",
+                  "-" + std::to_string(rank) + " to " + std::to_string(signed_rank - 1),
+                  std::to_string(axis));
+}
+
+Status check_elements(const NodeView& node, const ir::Shape& shape) {
+  const auto extents = ir::static_extents(shape);
+  // 8 bytes is the largest element.
+  if (!extents || checked_elements(*extents).value_or(INT64_MAX) <= INT64_MAX / 8) return {};
+  return node.error(DVT_INVALID_ARGUMENT,
+                    "the output would have too many elements: " + shape_text(node, shape));
+}
+
 Result<const DvtKernel*> require_kernel(const NodeView& node, std::string_view base,
                                         DvtDType dtype) {
   if (const DvtKernel* kernel = find_kernel(base, dtype)) return kernel;
@@ -117,6 +134,20 @@ uint64_t input_bytes(const NodeView& node, uint32_t index) {
 uint64_t output_bytes(const NodeView& node, uint32_t index) {
   return saturating_mul(element_count(node.output_extents(index)),
                         dvt_dtype_size(node.output_dtype(index)));
+}
+
+Result<Recipe> alias_recipe(const NodeView& /*node*/) {
+  return Recipe{.is_alias = true};
+}
+
+DvtTaskCost no_cost(const NodeView& /*node*/) {
+  return {};
+}
+
+DvtTaskCost part_cost(const NodeView& node) {
+  DvtTaskCost cost = move_cost(node);
+  cost.read_bytes = cost.write_bytes;
+  return cost;
 }
 
 DvtTaskCost move_cost(const NodeView& node) {

@@ -23,6 +23,14 @@ Status mismatch(const NodeView& node, std::string message, std::string expected,
 // Refuses inputs `a` and `b` of different dtypes; unknown ones pass.
 Status same_dtype(const NodeView& node, uint32_t a, uint32_t b);
 
+// Attribute `axis` (or another) in [0, rank), counted from the end when negative.
+Result<int64_t> require_axis(const NodeView& node, int64_t axis, size_t rank,
+                             std::string_view name = "axis");
+
+// Refuses a shape of more elements than a tensor can have. For outputs whose extents come from
+// values rather than from tensors that exist.
+Status check_elements(const NodeView& node, const ir::Shape& shape);
+
 // The kernel "<base>.<dtype>", or DVT_UNSUPPORTED with the dtypes that have one.
 Result<const DvtKernel*> require_kernel(const NodeView& node, std::string_view base,
                                         DvtDType dtype);
@@ -40,8 +48,15 @@ uint64_t element_count(const std::optional<std::vector<int64_t>>& extents);
 uint64_t input_bytes(const NodeView& node, uint32_t index);
 uint64_t output_bytes(const NodeView& node, uint32_t index);
 
+// The recipe of an output that is a view of input 0.
+Result<Recipe> alias_recipe(const NodeView& node);
+
 // Costs that follow from sizes: all inputs read once, all outputs written once.
 DvtTaskCost move_cost(const NodeView& node);
+// Nothing runs.
+DvtTaskCost no_cost(const NodeView& node);
+// Reads what it writes, from a larger input.
+DvtTaskCost part_cost(const NodeView& node);
 // `elements` elements pass the vector unit `passes_x100` / 100 times. 64-bit types run on an AICPU:
 // the vector unit has none.
 DvtTaskCost vector_cost(const NodeView& node, uint64_t elements, uint64_t passes_x100);

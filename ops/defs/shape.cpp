@@ -1,26 +1,394 @@
 // Operators whose outputs are views of their input, or follow from shapes alone.
+#include <algorithm>
 #include <array>
+#include <cstring>
 
+#include "base/checked.hpp"
+#include "ops/defs/common.hpp"
 #include "ops/defs/families.hpp"
+#include "ops/kernels/movement.h"
 
 namespace davit::ops {
 namespace {
 
-Result<Recipe> alias_recipe(const NodeView&) {
-  return Recipe{.is_alias = true};
-}
-DvtTaskCost no_cost(const NodeView&) {
-  return {};
+// A rank that arrives as a tensor's extent, before it sizes a vector. Davit's tensors end at
+// DVT_MAX_RANK; shapes of more axes may pass through a model as long as nothing runs on them.
+constexpr int64_t kRankLimit = 64;
+
+void pass_dtype(const NodeView& node, std::span<InferredOutput> outputs) {
+  outputs[0].dtype = node.input_dtype(0);
 }
 
 Status infer_identity(const NodeView& node, std::span<InferredOutput> outputs) {
-  outputs[0].dtype = node.input_dtype(0);
+  pass_dtype(node, outputs);
   if (const ir::Shape* shape = node.input_shape(0)) outputs[0].shape = *shape;
   return {};
 }
 
+// The product of dims, when it is one number or one symbol.
+ir::Dim dim_product(std::span<const ir::Dim> dims) {
+  uint64_t extent = 1;
+  std::optional<ir::Dim> symbol;
+  bool unknown = false;
+  for (const ir::Dim dim : dims) {
+    if (dim.is_known()) {
+      if (dim.extent() == 0) return ir::Dim(0);
+      const auto product = checked_mul(extent, static_cast<uint64_t>(dim.extent()));
+      if (!product || *product > INT64_MAX) return {};
+      extent = *product;
+    } else {
+      unknown = unknown || symbol || !dim.is_symbol();
+      symbol = dim;
+    }
+  }
+  if (unknown || (symbol && extent != 1)) return {};
+  return symbol ? *symbol : ir::Dim(static_cast<int64_t>(extent));
+}
+
+// ---- Reshape ----------------------------------------------------------------------------------
+
+// The extent for -1: what remains of the input after the other dims. `copied[i]` marks input axes
+// that a 0 carried over; they cancel whatever their extent.
+Result<ir::Dim> inferred_extent(const NodeView& node, const ir::Shape& input,
+                                const std::vector<bool>& copied, const ir::Shape& output,
+                                size_t hole) {
+  std::vector<ir::Dim> rest;
+  for (size_t i = 0; i < input.size(); ++i) {
+    if (!copied[i]) rest.push_back(input[i]);
+  }
+  std::vector<ir::Dim> given;
+  for (size_t i = 0; i < output.size(); ++i) {
+    const bool is_copy = i < copied.size() && copied[i];
+    if (i != hole && !is_copy) given.push_back(output[i]);
+  }
+  const ir::Dim numerator = dim_product(rest);
+  const ir::Dim denominator = dim_product(given);
+  if (!denominator.is_known()) return ir::Dim();
+  if (denominator.extent() == 1) return numerator;
+  if (!numerator.is_known()) return ir::Dim();
+  if (denominator.extent() == 0 || numerator.extent() % denominator.extent() != 0) {
+    return mismatch(node, "-1 in the shape has no solution",
+                    "a multiple of " + std::to_string(denominator.extent()) + " elements",
+                    std::to_string(numerator.extent()));
+  }
+  return ir::Dim(numerator.extent() / denominator.extent());
+}
+
+// The output for constant target dims. `input` may be null.
+Result<ir::Shape> reshaped(const NodeView& node, const ir::Shape* input,
+                           std::span<const int64_t> target) {
+  const bool allow_zero = node.opset() >= 14 && node.attribute_int("allowzero", 0) != 0;
+  ir::Shape output(target.size());
+  std::vector<bool> copied(input == nullptr ? 0 : input->size());
+  std::optional<size_t> hole;
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (target[i] == -1) {
+      if (hole) return mismatch(node, "the shape has more than one -1", "one", "two");
+      hole = i;
+    } else if (target[i] < -1) {
+      return mismatch(node, "the shape has a negative extent", "-1 or more",
+                      std::to_string(target[i]));
+    } else if (target[i] > 0 || allow_zero) {
+      output[i] = ir::Dim(target[i]);
+    } else if (input != nullptr) {
+      if (i >= input->size()) {
+        return mismatch(node, "a 0 in the shape has no input axis to copy",
+                        "at most " + std::to_string(input->size()) + " axes", std::to_string(i));
+      }
+      output[i] = (*input)[i];
+      copied[i] = true;
+    }
+  }
+  if (input == nullptr) return output;
+  if (hole) {
+    auto extent = inferred_extent(node, *input, copied, output, *hole);
+    if (!extent.ok()) return std::move(extent.status());
+    output[*hole] = *extent;
+  }
+  const ir::Dim before = dim_product(*input);
+  const ir::Dim after = dim_product(output);
+  if (before.is_known() && after.is_known() && before != after) {
+    return mismatch(node, "the shape has another number of elements than the input",
+                    shape_text(node, *input), shape_text(node, output));
+  }
+  return output;
+}
+
+Status infer_reshape(const NodeView& node, std::span<InferredOutput> outputs) {
+  pass_dtype(node, outputs);
+  if (const auto target = node.input_i64(1)) {
+    auto shape = reshaped(node, node.input_shape(0), *target);
+    if (!shape.ok()) return std::move(shape.status());
+    outputs[0].shape = std::move(*shape);
+    return {};
+  }
+  const auto extents = node.input_extents(1);
+  if (extents && extents->size() == 1 && (*extents)[0] <= kRankLimit) {
+    outputs[0].shape = ir::Shape(static_cast<size_t>((*extents)[0]));
+  }
+  return {};
+}
+
+// ---- Flatten, Squeeze, Unsqueeze --------------------------------------------------------------
+
+Status infer_flatten(const NodeView& node, std::span<InferredOutput> outputs) {
+  pass_dtype(node, outputs);
+  const ir::Shape* shape = node.input_shape(0);
+  if (shape == nullptr) {
+    outputs[0].shape = ir::Shape(2);
+    return {};
+  }
+  const auto rank = static_cast<int64_t>(shape->size());
+  int64_t axis = node.attribute_int("axis", 1);
+  if (axis < 0 && node.opset() >= 11) axis += rank;
+  if (axis < 0 || axis > rank) {
+    return mismatch(node, "axis is out of range",
+                    (node.opset() >= 11 ? "-" + std::to_string(rank) : std::string("0")) + " to " +
+                        std::to_string(rank),
+                    std::to_string(node.attribute_int("axis", 1)));
+  }
+  const std::span<const ir::Dim> dims(*shape);
+  const auto cut = static_cast<size_t>(axis);
+  outputs[0].shape = ir::Shape{dim_product(dims.first(cut)), dim_product(dims.subspan(cut))};
+  return {};
+}
+
+// Axes of Squeeze and Unsqueeze: an attribute before opset 13, an input since. nullopt: not given,
+// or not known; `given` tells.
+std::optional<std::vector<int64_t>> axes_of(const NodeView& node, bool& given) {
+  if (node.opset() >= 13) {
+    given = node.has_input(1);
+    return node.input_i64(1);
+  }
+  given = node.has_attribute("axes");
+  if (!given) return std::nullopt;
+  return node.attribute_ints("axes");
+}
+
+// Marks the axes of a shape of `rank` axes.
+Result<std::vector<bool>> mark_axes(const NodeView& node, std::span<const int64_t> axes,
+                                    size_t rank) {
+  std::vector<bool> marked(rank);
+  for (const int64_t axis : axes) {
+    auto normal = require_axis(node, axis, rank, "axes");
+    if (!normal.ok()) return std::move(normal.status());
+    if (marked[static_cast<size_t>(*normal)]) {
+      return mismatch(node, "axes name one axis twice", "distinct axes", std::to_string(axis));
+    }
+    marked[static_cast<size_t>(*normal)] = true;
+  }
+  return marked;
+}
+
+Status infer_squeeze(const NodeView& node, std::span<InferredOutput> outputs) {
+  pass_dtype(node, outputs);
+  const ir::Shape* shape = node.input_shape(0);
+  bool given = false;
+  const auto axes = axes_of(node, given);
+  if (shape == nullptr || (given && !axes)) return {};
+  std::vector<bool> removed(shape->size());
+  if (axes) {
+    auto marked = mark_axes(node, *axes, shape->size());
+    if (!marked.ok()) return std::move(marked.status());
+    removed = std::move(*marked);
+  } else {
+    for (size_t i = 0; i < shape->size(); ++i) {
+      if (!(*shape)[i].is_known()) return {};  // Whether the axis goes depends on its extent.
+      removed[i] = (*shape)[i].extent() == 1;
+    }
+  }
+  ir::Shape output;
+  for (size_t i = 0; i < shape->size(); ++i) {
+    const ir::Dim dim = (*shape)[i];
+    if (!removed[i]) {
+      output.push_back(dim);
+    } else if (dim.is_known() && dim.extent() != 1) {
+      return mismatch(node, "axis " + std::to_string(i) + " cannot be squeezed", "1",
+                      std::to_string(dim.extent()));
+    }
+  }
+  outputs[0].shape = std::move(output);
+  return {};
+}
+
+Status infer_unsqueeze(const NodeView& node, std::span<InferredOutput> outputs) {
+  pass_dtype(node, outputs);
+  const ir::Shape* shape = node.input_shape(0);
+  bool given = false;
+  const auto axes = axes_of(node, given);
+  if (!given) return node.error(DVT_INVALID_ARGUMENT, "axes are missing");
+  if (shape == nullptr || !axes) return {};
+  const size_t rank = shape->size() + axes->size();
+  if (rank > static_cast<size_t>(kRankLimit)) {
+    return mismatch(node, "too many axes", std::to_string(kRankLimit), std::to_string(rank));
+  }
+  auto inserted = mark_axes(node, *axes, rank);
+  if (!inserted.ok()) return std::move(inserted.status());
+  ir::Shape output;
+  size_t next = 0;
+  for (size_t i = 0; i < rank; ++i) {
+    output.push_back((*inserted)[i] ? ir::Dim(1) : (*shape)[next++]);
+  }
+  outputs[0].shape = std::move(output);
+  return {};
+}
+
+// ---- Shape, Size, Constant --------------------------------------------------------------------
+
+// The range [start, end) of dims that Shape returns; opset 15 added the attributes.
+DvtShapeAttributes shape_range(const NodeView& node, size_t size) {
+  const auto rank = static_cast<int64_t>(size);
+  DvtShapeAttributes range{.start = 0, .end = rank};
+  if (node.opset() >= 15) {
+    const auto clamp = [rank](int64_t at) {
+      return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+    };
+    range.start = clamp(node.attribute_int("start", 0));
+    range.end = std::max(range.start, clamp(node.attribute_int("end", rank)));
+  }
+  return range;
+}
+
+Status infer_shape(const NodeView& node, std::span<InferredOutput> outputs) {
+  outputs[0].dtype = DVT_I64;
+  const ir::Shape* shape = node.input_shape(0);
+  outputs[0].shape = ir::Shape(1);
+  if (shape == nullptr) return {};
+  const auto [start, end] = shape_range(node, shape->size());
+  outputs[0].shape = ir::Shape{ir::Dim(end - start)};
+  std::vector<int64_t> values;
+  for (int64_t i = start; i < end; ++i) {
+    const ir::Dim dim = (*shape)[static_cast<size_t>(i)];
+    if (!dim.is_known()) return {};
+    values.push_back(dim.extent());
+  }
+  outputs[0].constant = ir::make_i64_tensor({end - start}, values);
+  return {};
+}
+
+Result<Recipe> recipe_shape(const NodeView& node) {
+  return plain_recipe(node, find_kernel("Shape"),
+                      attribute_bytes(shape_range(node, node.input_shape(0)->size())));
+}
+
+Status infer_size(const NodeView& node, std::span<InferredOutput> outputs) {
+  outputs[0].dtype = DVT_I64;
+  outputs[0].shape = ir::Shape{};
+  const auto extents = node.input_extents(0);
+  if (!extents) return {};
+  const auto elements = checked_elements(*extents);
+  if (!elements) return node.error(DVT_INVALID_ARGUMENT, "the input has too many elements");
+  outputs[0].constant = ir::make_i64_tensor({}, {static_cast<int64_t>(*elements)});
+  return {};
+}
+
+Result<Recipe> recipe_size(const NodeView& node) {
+  const DvtFillAttributes record{.bits =
+                                     static_cast<int64_t>(element_count(node.input_extents(0)))};
+  Recipe recipe = plain_recipe(node, find_kernel("Fill"), attribute_bytes(record));
+  recipe.inputs.clear();
+  return recipe;
+}
+
+// A one-axis tensor of T, or a scalar, from attribute values.
+template <class T>
+ir::TensorData tensor_of(DvtDType dtype, std::vector<int64_t> dims, std::span<const T> values) {
+  std::vector<std::byte> bytes(values.size_bytes());
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return ir::make_tensor(dtype, std::move(dims), std::move(bytes));
+}
+
+std::optional<ir::TensorData> constant_value(const NodeView& node) {
+  if (const ir::TensorData* value = node.attribute_tensor("value")) return *value;
+  if (node.opset() < 12) return std::nullopt;
+  if (node.has_attribute("value_int")) {
+    return ir::make_i64_tensor({}, {node.attribute_int("value_int", 0)});
+  }
+  if (node.has_attribute("value_float")) {
+    const std::array values = {node.attribute_float("value_float", 0)};
+    return tensor_of<float>(DVT_F32, {}, values);
+  }
+  if (node.has_attribute("value_ints")) {
+    const auto values = node.attribute_ints("value_ints");
+    return ir::make_i64_tensor({static_cast<int64_t>(values.size())}, values);
+  }
+  if (node.has_attribute("value_floats")) {
+    const auto values = node.attribute_floats("value_floats");
+    return tensor_of<float>(DVT_F32, {static_cast<int64_t>(values.size())}, values);
+  }
+  return std::nullopt;
+}
+
+Status infer_constant(const NodeView& node, std::span<InferredOutput> outputs) {
+  auto value = constant_value(node);
+  if (!value) {
+    ErrorDetail detail = node.module().error_at(node.id(), DVT_UNSUPPORTED, DVT_STAGE_INFER,
+                                                "the constant has no dense numeric value");
+    detail.expected = "attribute value, value_int(s) or value_float(s)";
+    return Status(std::move(detail));
+  }
+  ir::Shape shape;
+  for (const int64_t extent : value->dims) shape.emplace_back(extent);
+  outputs[0].dtype = value->dtype;
+  outputs[0].shape = std::move(shape);
+  outputs[0].constant = std::move(value);
+  return {};
+}
+
+// Inference has made it a constant; a node of it never runs.
+Result<Recipe> recipe_constant(const NodeView& node) {
+  return node.error(DVT_UNSUPPORTED, "a Constant node has no kernel; fold it", DVT_STAGE_LOWER);
+}
+
+// ---- Dropout ----------------------------------------------------------------------------------
+
+// For inference Dropout is the identity, and its mask is all ones.
+Status infer_dropout(const NodeView& node, std::span<InferredOutput> outputs) {
+  Status status = infer_identity(node, outputs);
+  if (outputs.size() > 1) {
+    outputs[1] = outputs[0];
+    if (node.opset() >= 10) outputs[1].dtype = DVT_BOOL;
+  }
+  return status;
+}
+
+Result<Recipe> recipe_dropout(const NodeView& node) {
+  const ir::TensorData* training = node.opset() >= 12 ? node.input_constant(2) : nullptr;
+  const bool trains = node.opset() < 7
+                          ? node.attribute_int("is_test", 0) == 0
+                          : training != nullptr && training->bytes != nullptr &&
+                                !training->bytes->empty() && (*training->bytes)[0] != std::byte{0};
+  if (trains || (node.has_input(2) && training == nullptr)) {
+    return node.error(DVT_UNSUPPORTED, "Dropout for training is not supported", DVT_STAGE_LOWER);
+  }
+  if (node.has_output(1)) {
+    return node.error(DVT_UNSUPPORTED, "the mask output of Dropout is not supported",
+                      DVT_STAGE_LOWER);
+  }
+  return Recipe{.is_alias = true};
+}
+
+// ---- Table ------------------------------------------------------------------------------------
+
 constexpr std::array kOperators = {
     OperatorDefinition{"", "Identity", 1, INT64_MAX, 1, 1, 1, 1, infer_identity, alias_recipe,
+                       no_cost},
+    OperatorDefinition{"", "Reshape", 5, INT64_MAX, 2, 2, 1, 1, infer_reshape, alias_recipe,
+                       no_cost},
+    OperatorDefinition{"", "Flatten", 1, INT64_MAX, 1, 1, 1, 1, infer_flatten, alias_recipe,
+                       no_cost},
+    OperatorDefinition{"", "Squeeze", 1, 12, 1, 1, 1, 1, infer_squeeze, alias_recipe, no_cost},
+    OperatorDefinition{"", "Squeeze", 13, INT64_MAX, 1, 2, 1, 1, infer_squeeze, alias_recipe,
+                       no_cost},
+    OperatorDefinition{"", "Unsqueeze", 1, 12, 1, 1, 1, 1, infer_unsqueeze, alias_recipe, no_cost},
+    OperatorDefinition{"", "Unsqueeze", 13, INT64_MAX, 2, 2, 1, 1, infer_unsqueeze, alias_recipe,
+                       no_cost},
+    OperatorDefinition{"", "Shape", 1, INT64_MAX, 1, 1, 1, 1, infer_shape, recipe_shape, no_cost},
+    OperatorDefinition{"", "Size", 1, INT64_MAX, 1, 1, 1, 1, infer_size, recipe_size, no_cost},
+    OperatorDefinition{"", "Constant", 1, INT64_MAX, 0, 0, 1, 1, infer_constant, recipe_constant,
+                       no_cost},
+    OperatorDefinition{"", "Dropout", 6, 11, 1, 1, 1, 2, infer_dropout, recipe_dropout, no_cost},
+    OperatorDefinition{"", "Dropout", 12, INT64_MAX, 1, 3, 1, 2, infer_dropout, recipe_dropout,
                        no_cost},
 };
 

@@ -79,6 +79,18 @@ static inline int64_t dvt_tensor_elements(const DvtTensor* tensor) {
  * dims cannot overflow. */
 void dvt_row_major_strides(const DvtTensor* tensor, int64_t strides[DVT_MAX_RANK]);
 
+/* The element whose bytes are the low ones of `bits`. */
+static inline void dvt_element_from_bits(int64_t bits, uint32_t size, char element[8]) {
+  const uint8_t as_u8 = (uint8_t)bits;
+  const uint16_t as_u16 = (uint16_t)bits;
+  const uint32_t as_u32 = (uint32_t)bits;
+  const void* source = size == 1   ? (const void*)&as_u8
+                       : size == 2 ? (const void*)&as_u16
+                       : size == 4 ? (const void*)&as_u32
+                                   : (const void*)&bits;
+  memcpy(element, source, size);
+}
+
 /* ---- f16 and bf16 ----------------------------------------------------------------------------
  * Stored as uint16_t. Widening is exact; narrowing rounds to nearest, ties to even, overflows to
  * infinity, and keeps NaN a (quiet) NaN. Branch-free, so that loops over them vectorise. */

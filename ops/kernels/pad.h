@@ -1,0 +1,12 @@
+/* pad.h: the Pad kernel, a row of movement.c's table.
+ *
+ * Threads  Pure functions of their context.
+ * Trust    dvt_pad_check() refuses whatever dvt_pad_run() could not survive.
+ * Memory   Nothing is allocated.
+ */
+#pragma once
+
+#include "davit/kernel.h"
+
+DvtCode dvt_pad_run(void* context);
+DvtCode dvt_pad_check(const DvtContext* ctx, char* reason, size_t size);
