@@ -1,10 +1,10 @@
 // Stage 6 of the verifier: device memory.
 //
-//   Only memory-lane nodes write cells of device values, and they write nothing else but words: a
-//   device cell always holds an address that an allocation returned.
-//   BuildRefTensor gives memory a second name. All names of an allocation are freed together.
-//   A graph frees what it allocated (DeInit: what Init did), and uses nothing after it was freed;
-//   so the next run finds everything where it was.
+//   Only Davit's device nodes (exec/runtime.h) have device operands, each where it expects one: a
+//   device cell always holds an address that an AllocMemHbm returned.
+//   BuildRefTensor gives memory a second name, which dies with the first.
+//   A graph frees what it allocated (DeInit: what Init did), and uses nothing after it was freed.
+//   All but Init free all they allocated; so the next run finds everything as it was.
 #include <string_view>
 
 #include "exec/verify_internal.hpp"
@@ -12,24 +12,54 @@
 namespace davit::exec::verify {
 namespace {
 
+// What a device node's operand may be.
+enum class Operand : uint8_t {
+  kDevice,
+  kDeviceOrWord,
+  kHost,         // A tensor on the host.
+  kHostWritable  // The same, but neither constant nor input.
+};
+
+const char* operand_text(Operand operand) {
+  switch (operand) {
+    case Operand::kDevice:
+      return "a device value";
+    case Operand::kDeviceOrWord:
+      return "a device value or a word";
+    case Operand::kHost:
+      return "a tensor on the host";
+    case Operand::kHostWritable:
+      return "a planned value or an output";
+  }
+  return "";
+}
+
+bool operand_fits(Operand operand, ValueKind kind) {
+  switch (operand) {
+    case Operand::kDevice:
+      return kind == ValueKind::kDevice;
+    case Operand::kDeviceOrWord:
+      return kind == ValueKind::kDevice || kind == ValueKind::kWord;
+    case Operand::kHost:
+      return kind != ValueKind::kDevice && kind != ValueKind::kWord;
+    case Operand::kHostWritable:
+      return kind == ValueKind::kPlanned || kind == ValueKind::kOutput;
+  }
+  return false;
+}
+
 class DeviceMemory {
  public:
   DeviceMemory(const ImageView& view, const FlowFacts& facts)
       : view_(view),
         facts_(facts),
+        nodes_(device_nodes(view)),
         allocation_(view.values.count, kNone),
         freed_(view.values.count) {}
 
   Status run() {
     for (const uint32_t graph : facts_.graph_order) {
-      index_ = graph;
-      graph_ = &view_.graphs[graph];
-      for (uint32_t node = 0; node < graph_->node_count; ++node) {
-        if (Status s = check_outputs(node); !s.ok()) return s;
-        if (Status s = check_inputs(node); !s.ok()) return s;
-        if (Status s = check_alive(node); !s.ok()) return s;
-        if (Status s = check_free(node); !s.ok()) return s;
-      }
+      if (Status s = scan(graph); !s.ok()) return s;
     }
     return {};
   }
@@ -40,122 +70,188 @@ class DeviceMemory {
     uint32_t node = kNone;
   };
 
-  Status check_outputs(uint32_t node);
-  Status check_inputs(uint32_t node) const;
-  Status check_alive(uint32_t node) const;
-  Status check_free(uint32_t node);
+  Status scan(uint32_t graph);
+  Status check_operands(uint32_t node) const;
+  Status check_operand(const char* column, uint32_t at, uint32_t value, Operand operand,
+                       uint32_t node) const;
+  Status check_host_node(uint32_t node) const;
+  Status check_alive(uint32_t node, uint32_t value) const;
+  Status allocate(uint32_t node);
+  Status release(uint32_t node);
 
   [[nodiscard]] bool is_device(uint32_t value) const {
     return value != kNone && view_.values.kind[value] == ValueKind::kDevice;
   }
-  [[nodiscard]] const KernelRefView& kernel(uint32_t node) const {
-    return view_.kernel_refs[graph_->kernel[node]];
-  }
-  [[nodiscard]] std::string_view name(uint32_t node) const { return kernel(node).name; }
+  [[nodiscard]] DvtDeviceNode kind(uint32_t node) const { return nodes_[graph_->kernel[node]]; }
 
   const ImageView& view_;
   const FlowFacts& facts_;
-  std::vector<uint32_t> allocation_;  // Per device value: the value that was allocated.
-  std::vector<Freed> freed_;          // Per allocated value: who freed it.
+  const std::vector<DvtDeviceNode> nodes_;  // Per kernel of the image.
+  std::vector<uint32_t> allocation_;        // Per device value: the value that was allocated.
+  std::vector<Freed> freed_;                // Per allocated value: who freed it.
   uint32_t index_ = 0;
   const GraphView* graph_ = nullptr;
 };
 
-Status DeviceMemory::check_outputs(uint32_t node) {
-  const uint32_t lane = graph_->lane[node];
-  const auto inputs = graph_->inputs_of(node);
+Status DeviceMemory::check_operand(const char* column, uint32_t at, uint32_t value, Operand operand,
+                                   uint32_t node) const {
+  if (value == kNone || operand_fits(operand, view_.values.kind[value])) return {};
+  return broken("graphs[%u].%s[%u]: value %s is an operand of %s and must be %s", index_, column,
+                at, describe_value(view_, value).c_str(),
+                view_.kernel_refs[graph_->kernel[node]].name, operand_text(operand));
+}
+
+Status DeviceMemory::check_host_node(uint32_t node) const {
+  for (uint32_t at = graph_->inputs_off[node]; at < graph_->inputs_off[node + 1]; ++at) {
+    if (!is_device(graph_->inputs[at])) continue;
+    return broken("graphs[%u].inputs[%u]: kernel \"%s\" cannot use device value %s", index_, at,
+                  view_.kernel_refs[graph_->kernel[node]].name,
+                  describe_value(view_, graph_->inputs[at]).c_str());
+  }
   for (uint32_t at = graph_->outputs_off[node]; at < graph_->outputs_off[node + 1]; ++at) {
-    const uint32_t value = graph_->outputs[at];
-    const bool device = is_device(value);
-    if (lane == DVT_KERNEL_LANE_NORMAL && device) {
-      return broken("graphs[%u].outputs[%u]: device value %s: only memory-lane nodes allocate",
-                    index_, at, describe_value(view_, value).c_str());
-    }
-    if (lane != DVT_KERNEL_LANE_MEMORY) continue;
-    if (!device && view_.values.kind[value] != ValueKind::kWord) {
-      return broken(
-          "graphs[%u].outputs[%u]: value %s: memory-lane nodes write device values or "
-          "words",
-          index_, at, describe_value(view_, value).c_str());
-    }
-    // check_inputs() makes sure that a reference refers to device memory.
-    const bool reference = name(node) == "BuildRefTensor" && !inputs.empty();
-    if (device)
-      allocation_[value] = reference && is_device(inputs[0]) ? allocation_[inputs[0]] : value;
+    if (!is_device(graph_->outputs[at])) continue;
+    return broken("graphs[%u].outputs[%u]: kernel \"%s\" cannot use device value %s", index_, at,
+                  view_.kernel_refs[graph_->kernel[node]].name,
+                  describe_value(view_, graph_->outputs[at]).c_str());
   }
   return {};
 }
 
-// Operands whose cells the built-in kernels take for addresses in device memory.
-Status DeviceMemory::check_inputs(uint32_t node) const {
+// The table in exec/runtime.h. Counts are the business of the kernels' checks.
+Status DeviceMemory::check_operands(uint32_t node) const {
+  Operand first_input = Operand::kDevice;
+  Operand other_inputs = Operand::kDevice;
+  Operand outputs = Operand::kDevice;
+  switch (kind(node)) {
+    case DVT_NODE_OTHER:
+      return check_host_node(node);
+    case DVT_NODE_COPY_H2D:
+      first_input = Operand::kHost;
+      break;
+    case DVT_NODE_COPY_D2H:
+      outputs = Operand::kHostWritable;
+      break;
+    case DVT_NODE_LAUNCH:
+      first_input = other_inputs = Operand::kDeviceOrWord;
+      break;
+    default:
+      break;
+  }
+  const uint32_t first = graph_->inputs_off[node];
+  for (uint32_t at = first; at < graph_->inputs_off[node + 1]; ++at) {
+    const Operand operand = at == first ? first_input : other_inputs;
+    if (Status s = check_operand("inputs", at, graph_->inputs[at], operand, node); !s.ok())
+      return s;
+  }
+  for (uint32_t at = graph_->outputs_off[node]; at < graph_->outputs_off[node + 1]; ++at) {
+    if (Status s = check_operand("outputs", at, graph_->outputs[at], outputs, node); !s.ok()) {
+      return s;
+    }
+  }
+  return {};
+}
+
+// What the cells hold from here on. Dataflow has proved that each is written once, before its use.
+Status DeviceMemory::allocate(uint32_t node) {
+  const DvtDeviceNode what = kind(node);
+  if (what != DVT_NODE_ALLOC && what != DVT_NODE_BUILD_REF) return {};
   const auto inputs = graph_->inputs_of(node);
-  const auto require = [&](size_t operand) -> Status {
-    if (operand >= inputs.size() || is_device(inputs[operand])) return {};
-    return broken("graphs[%u].inputs[%u]: operand %zu of %s must be a device value", index_,
-                  graph_->inputs_off[node] + static_cast<uint32_t>(operand), operand,
-                  kernel(node).name);
-  };
-  if (name(node) == "BuildRefTensor") return require(0);
-  if (name(node) == "LaunchH2DCopy") return require(1);
-  if ((kernel(node).flags & DVT_KERNEL_FREE) != 0) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (Status s = require(i); !s.ok()) return s;
-    }
-  }
-  return {};
-}
-
-Status DeviceMemory::check_alive(uint32_t node) const {
-  const auto check = [&](uint32_t value) -> Status {
-    if (!is_device(value)) return {};
-    // Bodies come after their parents here, but run in the middle of them: what a parent frees
-    // later does not concern them. (What it freed before, their runner could not have listed.)
-    const Freed& freed = freed_[allocation_[value]];
-    const bool before =
-        freed.graph == index_ ||
-        (freed.graph != kNone && freed.graph == view_.init && graph_->role != GraphRole::kBody);
-    if (!before) return {};
-    return broken("graphs[%u] node %u: uses device value %s, which graphs[%u] node %u freed",
-                  index_, node, describe_value(view_, value).c_str(), freed.graph, freed.node);
-  };
-  for (const uint32_t value : graph_->inputs_of(node)) {
-    if (Status s = check(value); !s.ok()) return s;
-  }
   for (const uint32_t value : graph_->outputs_of(node)) {
-    if (Status s = check(value); !s.ok()) return s;
+    if (what == DVT_NODE_ALLOC) {
+      allocation_[value] = value;
+    } else if (!inputs.empty() && is_device(inputs[0])) {
+      allocation_[value] = allocation_[inputs[0]];
+    } else {
+      return broken("graphs[%u] node %u: BuildRefTensor without an operand", index_, node);
+    }
   }
   return {};
 }
 
-Status DeviceMemory::check_free(uint32_t node) {
-  if ((kernel(node).flags & DVT_KERNEL_FREE) == 0) return {};
+Status DeviceMemory::check_alive(uint32_t node, uint32_t value) const {
+  if (!is_device(value)) return {};
+  // Bodies come after their parents here, but run in the middle of them: what a parent frees later
+  // does not concern them. (What it freed before, the node that runs them could not have listed.)
+  const Freed& freed = freed_[allocation_[value]];
+  const bool gone = freed.graph == index_ || (freed.graph != kNone && freed.graph == view_.init &&
+                                              graph_->role != GraphRole::kBody);
+  if (!gone) return {};
+  return broken("graphs[%u] node %u: uses device value %s, which graphs[%u] node %u freed", index_,
+                node, describe_value(view_, value).c_str(), freed.graph, freed.node);
+}
+
+Status DeviceMemory::release(uint32_t node) {
+  if (kind(node) != DVT_NODE_FREE) return {};
   for (const uint32_t value : graph_->inputs_of(node)) {
-    const uint32_t allocation = allocation_[value];
-    if (freed_[allocation].graph != kNone) {
-      return broken("graphs[%u] node %u: frees device value %s a second time", index_, node,
-                    describe_value(view_, value).c_str());
+    if (!is_device(value)) continue;
+    if (allocation_[value] != value) {
+      return broken("graphs[%u] node %u: frees device value %s, a reference to value %s", index_,
+                    node, describe_value(view_, value).c_str(),
+                    describe_value(view_, allocation_[value]).c_str());
     }
-    const uint32_t home = facts_.home[allocation];
+    const uint32_t home = facts_.home[value];
     if (home != index_ && !(graph_->role == GraphRole::kDeInit && home == view_.init)) {
       return broken("graphs[%u] node %u: frees device value %s, which graphs[%u] allocated", index_,
                     node, describe_value(view_, value).c_str(), home);
     }
-    freed_[allocation] = {index_, node};
+    freed_[value] = {index_, node};
+  }
+  return {};
+}
+
+Status DeviceMemory::scan(uint32_t graph) {
+  index_ = graph;
+  graph_ = &view_.graphs[graph];
+  for (uint32_t node = 0; node < graph_->node_count; ++node) {
+    if (Status s = check_operands(node); !s.ok()) return s;
+    if (Status s = allocate(node); !s.ok()) return s;
+    for (const uint32_t value : graph_->inputs_of(node)) {
+      if (Status s = check_alive(node, value); !s.ok()) return s;
+    }
+    for (const uint32_t value : graph_->outputs_of(node)) {
+      if (Status s = check_alive(node, value); !s.ok()) return s;
+    }
+    if (Status s = release(node); !s.ok()) return s;
+  }
+  if (graph_->role == GraphRole::kInit) return {};
+  for (uint32_t node = 0; node < graph_->node_count; ++node) {
+    if (kind(node) != DVT_NODE_ALLOC) continue;
+    for (const uint32_t value : graph_->outputs_of(node)) {
+      if (freed_[value].graph == index_) continue;
+      return broken("graphs[%u] node %u: allocates device value %s, which the graph does not free",
+                    index_, node, describe_value(view_, value).c_str());
+    }
   }
   return {};
 }
 
 }  // namespace
 
+std::vector<DvtDeviceNode> device_nodes(const ImageView& view) {
+  const DvtKernelTable table = dvt_device_kernels();
+  std::vector<DvtDeviceNode> nodes(view.kernel_refs.size(), DVT_NODE_OTHER);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!view.kernels.empty()) {
+      nodes[i] = dvt_device_node(view.kernels[i]);
+      continue;
+    }
+    for (size_t k = 0; k < table.count; ++k) {
+      if (std::string_view(table.kernels[k].name) == view.kernel_refs[i].name) {
+        nodes[i] = dvt_device_node(&table.kernels[k]);
+      }
+    }
+  }
+  return nodes;
+}
+
 Status check_device_memory(const ImageView& view, const FlowFacts& facts) {
+  for (const DvtDeviceNode node : device_nodes(view)) {
+    if (node != DVT_NODE_OTHER) return DeviceMemory(view, facts).run();
+  }
+  // Without device nodes nobody can write a device value, so nobody uses one (verifier: dataflow
+  // refuses reads of what was not written), unless another kernel claims to write one.
   for (uint32_t value = 0; value < view.values.count; ++value) {
     if (view.values.kind[value] == ValueKind::kDevice) return DeviceMemory(view, facts).run();
-  }
-  // Without device values only the operands of built-in kernels could be wrong.
-  for (const KernelRefView& ref : view.kernel_refs) {
-    if ((ref.flags & DVT_KERNEL_LANE_MASK) != DVT_KERNEL_LANE_NORMAL) {
-      return DeviceMemory(view, facts).run();
-    }
   }
   return {};
 }

@@ -38,8 +38,8 @@ Status check_kernel_ref(const KernelRefView& ref, const DvtKernel& kernel, uint3
 // Checks the nodes of one graph against the tables they index.
 class GraphChecker {
  public:
-  GraphChecker(const ImageView& view, uint32_t index)
-      : view_(view), graph_(view.graphs[index]), index_(index) {}
+  GraphChecker(const ImageView& view, uint32_t index, const std::vector<DvtDeviceNode>& nodes)
+      : view_(view), graph_(view.graphs[index]), index_(index), nodes_(nodes) {}
 
   Status check() const {
     for (uint32_t node = 0; node < graph_.node_count; ++node) {
@@ -68,6 +68,7 @@ class GraphChecker {
   const ImageView& view_;
   const GraphView& graph_;
   uint32_t index_;
+  const std::vector<DvtDeviceNode>& nodes_;  // Per kernel of the image.
 };
 
 Status GraphChecker::check_node(uint32_t node) const {
@@ -111,9 +112,8 @@ Status GraphChecker::check_names(uint32_t node) const {
 
 // A node has a device kernel if and only if its kernel launches one.
 Status GraphChecker::check_device_kernel(uint32_t node) const {
-  const std::string_view name = view_.kernel_refs[graph_.kernel[node]].name;
   const uint32_t device_kernel = graph_.device_kernel_of(node);
-  if (name != "LaunchKernel") {
+  if (nodes_[graph_.kernel[node]] != DVT_NODE_LAUNCH) {
     if (device_kernel == kNone) return {};
     return broken("graphs[%u].device_kernel[%u]: only LaunchKernel nodes have one", index_, node);
   }
@@ -245,9 +245,10 @@ Status resolve_kernels(std::span<const DvtKernelTable> tables, ImageView& view) 
 }
 
 Status check_graphs(const ImageView& view) {
+  const std::vector<DvtDeviceNode> nodes = device_nodes(view);
   std::vector<uint32_t> count;
   for (uint32_t i = 0; i < view.graphs.size(); ++i) {
-    if (Status s = GraphChecker(view, i).check(); !s.ok()) return s;
+    if (Status s = GraphChecker(view, i, nodes).check(); !s.ok()) return s;
     if (Status s = check_indegree(view, i, count); !s.ok()) return s;
   }
   return {};

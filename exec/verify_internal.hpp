@@ -12,6 +12,7 @@
 
 #include "base/status.hpp"
 #include "exec/image.hpp"
+#include "exec/runtime.h"
 
 namespace davit::exec::verify {
 
@@ -43,6 +44,9 @@ Status resolve_kernels(std::span<const DvtKernelTable> tables, ImageView& view);
 
 // 4. Ids, lanes, operand counts, attributes, edges, rows of every graph.
 Status check_graphs(const ImageView& view);
+
+// Which of dvt_device_kernels() each kernel of the image is.
+std::vector<DvtDeviceNode> device_nodes(const ImageView& view);
 
 // What the data flow analysis finds out, for the checks after it.
 struct FlowFacts {

@@ -18,6 +18,9 @@ class ContextBuilder {
         operands = std::max(operands, graph.inputs_of(i).size() + graph.outputs_of(i).size());
       }
     }
+    // Device nodes ask for the counts of streams and events (exec/device_kernels.c).
+    runtime_.stream_count = view.stream_count;
+    runtime_.event_count = view.event_count;
     cells_.resize(operands);
     record_.resize((offsetof(DvtContext, cells) + operands * sizeof(DvtCell*) + 7) / 8 + 1);
   }
@@ -28,7 +31,7 @@ class ContextBuilder {
     const auto inputs = graph.inputs_of(node);
     const auto outputs = graph.outputs_of(node);
     auto* context = reinterpret_cast<DvtContext*>(record_.data());
-    context->runtime = nullptr;
+    context->runtime = &runtime_;
     context->attributes = graph.attributes_of(node).data();
     context->input_count = static_cast<uint16_t>(inputs.size());
     context->output_count = static_cast<uint16_t>(outputs.size());
@@ -56,6 +59,7 @@ class ContextBuilder {
   }
 
   const ImageView& view_;
+  DvtRuntime runtime_{};
   std::vector<DvtCell> cells_;
   std::vector<uint64_t> record_;
 };

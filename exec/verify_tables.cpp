@@ -142,6 +142,9 @@ Status check_value(const ImageView& view, uint32_t value, uint64_t& arena_end) {
       values.name[value] >= view.strings.size()) {
     return broken("values.name[%u]: %u is not in strings", value, values.name[value]);
   }
+  if ((kind == ValueKind::kWord || kind == ValueKind::kDevice) && values.offset[value] != 0) {
+    return broken("values.offset[%u]: must be 0 for words and device values", value);
+  }
   if (desc == kNone) {
     if (kind == ValueKind::kWord) return {};
     return broken("values.desc[%u]: only words may be without a descriptor", value);
