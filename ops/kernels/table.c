@@ -19,6 +19,7 @@ static void join(void) {
       dvt_kernels_pooling(),
       dvt_kernels_normalisation(),
       dvt_kernels_reduction(),
+      dvt_kernels_resize(),
   };
   for (size_t i = 0; i < sizeof families / sizeof families[0]; ++i) {
     for (size_t k = 0; k < families[i].count; ++k) {

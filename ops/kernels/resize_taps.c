@@ -1,0 +1,178 @@
+/* Where the elements of a resized dim come from, and with what weights. */
+#include <math.h>
+#include <stdbool.h>
+
+#include "ops/kernels/resize.h"
+
+enum { TAP_LIMIT = 1 << 24 };
+
+typedef struct Axis {
+  const DvtResizeAttributes* attributes;
+  uint32_t dim;
+  int64_t in, out;
+  double scale;  /* numerator / denominator. */
+  double length; /* in * scale: the output extent before it was made whole. */
+} Axis;
+
+static Axis describe(const DvtResizeAttributes* attributes, uint32_t dim, int64_t in, int64_t out) {
+  const double numerator = attributes->numerator[dim];
+  const double denominator = attributes->denominator[dim];
+  return (Axis){.attributes = attributes,
+                .dim = dim,
+                .in = in,
+                .out = out,
+                .scale = numerator / denominator,
+                .length = (double)in * numerator / denominator};
+}
+
+/* position / scale, in one rounding when numerator and denominator are extents. */
+static double unscale(const Axis* axis, double position) {
+  return position * axis->attributes->denominator[axis->dim] /
+         axis->attributes->numerator[axis->dim];
+}
+
+/* The position of output element `o` in the input. */
+static double position_of(const Axis* axis, int64_t o) {
+  const double x = (double)o;
+  const double last = (double)(axis->in - 1);
+  switch (axis->attributes->coordinates) {
+    case DVT_RESIZE_PYTORCH_HALF_PIXEL:
+      return axis->length == 1.0 ? -0.5 : unscale(axis, x + 0.5) - 0.5;
+    case DVT_RESIZE_ALIGN_CORNERS:
+      return axis->length == 1.0 ? 0.0 : x * last / (axis->length - 1.0);
+    case DVT_RESIZE_ASYMMETRIC:
+      return unscale(axis, x);
+    case DVT_RESIZE_TF_HALF_PIXEL_FOR_NN:
+      return unscale(axis, x + 0.5);
+    case DVT_RESIZE_TF_CROP: {
+      const double start = axis->attributes->roi_start[axis->dim];
+      const double span = axis->attributes->roi_end[axis->dim] - start;
+      const double within =
+          axis->length == 1.0 ? span * last / 2.0 : x * span * last / (axis->length - 1.0);
+      return within + start * last;
+    }
+    case DVT_RESIZE_HALF_PIXEL_SYMMETRIC: {
+      /* The centres of input and output coincide, though `length` was cut to `out`. */
+      const double offset = (double)axis->in / 2.0 * (1.0 - (double)axis->out / axis->length);
+      return offset + unscale(axis, x + 0.5) - 0.5;
+    }
+    default:
+      return unscale(axis, x + 0.5) - 0.5;
+  }
+}
+
+static int64_t clamp_index(int64_t index, int64_t in) {
+  return index < 0 ? 0 : index >= in ? in - 1 : index;
+}
+
+/* Whole part, kept where int64_t can hold it and neighbours; NaN becomes 0. */
+static int64_t whole(double floored) {
+  const double limit = 0x1p52;
+  if (!(floored > -limit)) return floored <= -limit ? -(INT64_C(1) << 52) : 0;
+  return floored < limit ? (int64_t)floored : INT64_C(1) << 52;
+}
+
+static int64_t nearest_index(const Axis* axis, double position) {
+  const double below = floor(position);
+  const double fraction = position - below;
+  bool up = false;
+  switch (axis->attributes->nearest_mode) {
+    case DVT_RESIZE_ROUND_PREFER_FLOOR:
+      up = fraction > 0.5;
+      break;
+    case DVT_RESIZE_ROUND_PREFER_CEIL:
+      up = fraction >= 0.5;
+      break;
+    case DVT_RESIZE_CEIL:
+      up = fraction > 0.0;
+      break;
+    case DVT_RESIZE_CEIL_WHEN_SHRINKING:
+      up = axis->scale < 1.0 && fraction > 0.0;
+      break;
+    default:
+      break;
+  }
+  return clamp_index(whole(below) + (up ? 1 : 0), axis->in);
+}
+
+static double filter_scale(const Axis* axis) {
+  return axis->attributes->antialias != 0 && axis->scale < 1.0 ? axis->scale : 1.0;
+}
+
+/* The interpolation filter at a distance from its centre, in elements of the output. */
+static double filter(const DvtResizeAttributes* attributes, double distance) {
+  const double x = fabs(distance);
+  if (attributes->mode == DVT_RESIZE_LINEAR) return x < 1.0 ? 1.0 - x : 0.0;
+  const double a = attributes->cubic_a;
+  if (x <= 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
+  if (x < 2.0) return ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;
+  return 0.0;
+}
+
+/* Taps left of (and at) the position; as many are right of it. */
+static double half_width(const Axis* axis) {
+  const double support = axis->attributes->mode == DVT_RESIZE_LINEAR ? 1.0 : 2.0;
+  return -floor(-support / filter_scale(axis));
+}
+
+static bool keeps_every_element(const Axis* axis) {
+  const int64_t coordinates = axis->attributes->coordinates;
+  return axis->in == axis->out && axis->scale == 1.0 && coordinates != DVT_RESIZE_TF_CROP &&
+         coordinates != DVT_RESIZE_TF_HALF_PIXEL_FOR_NN;
+}
+
+int64_t dvt_resize_taps(const DvtResizeAttributes* attributes, uint32_t dim, int64_t in,
+                        int64_t out) {
+  const Axis axis = describe(attributes, dim, in, out);
+  if (!(attributes->numerator[dim] > 0.0) || !(attributes->denominator[dim] > 0.0) ||
+      !(axis.scale > 0.0) || !isfinite(axis.length)) {
+    return 0;
+  }
+  if (attributes->mode == DVT_RESIZE_NEAREST || keeps_every_element(&axis)) return 1;
+  const double width = 2.0 * half_width(&axis);
+  return width <= TAP_LIMIT ? (int64_t)width : 0;
+}
+
+static void fill_interpolated(const Axis* axis, double position, int64_t count, DvtTap* taps) {
+  const DvtResizeAttributes* attributes = axis->attributes;
+  const double scale = filter_scale(axis);
+  /* The last tap that is left of the position, so that a whole position has its own tap right of
+   * it at distance 0. */
+  const double left = ceil(position) - 1.0;
+  const double fraction = position - left;
+  const int64_t first = whole(left) - (count / 2 - 1);
+  double sum = 0.0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t index = first + i;
+    const bool outside = index < 0 || index >= axis->in;
+    const double distance = ((double)(i - (count / 2 - 1)) - fraction) * scale;
+    taps[i].index = clamp_index(index, axis->in);
+    taps[i].weight =
+        attributes->exclude_outside != 0 && outside ? 0.0 : filter(attributes, distance);
+    sum += taps[i].weight;
+  }
+  const bool normalise = attributes->exclude_outside != 0 || scale < 1.0;
+  for (int64_t i = 0; normalise && sum != 0.0 && i < count; ++i) taps[i].weight /= sum;
+}
+
+void dvt_resize_fill(const DvtResizeAttributes* attributes, uint32_t dim, int64_t in, int64_t out,
+                     DvtTap* taps) {
+  const Axis axis = describe(attributes, dim, in, out);
+  const int64_t count = dvt_resize_taps(attributes, dim, in, out);
+  const bool kept = keeps_every_element(&axis);
+  for (int64_t o = 0; o < out; ++o) {
+    DvtTap* to = taps + o * count;
+    const double position = kept ? (double)o : position_of(&axis, o);
+    const bool outside = attributes->coordinates == DVT_RESIZE_TF_CROP &&
+                         !(position >= 0.0 && position <= (double)(in - 1));
+    if (outside) {
+      for (int64_t i = 0; i < count; ++i) to[i] = (DvtTap){.index = -1, .weight = 0.0};
+    } else if (kept) {
+      to[0] = (DvtTap){.index = o, .weight = 1.0};
+    } else if (attributes->mode == DVT_RESIZE_NEAREST) {
+      to[0] = (DvtTap){.index = nearest_index(&axis, position), .weight = 1.0};
+    } else {
+      fill_interpolated(&axis, position, count, to);
+    }
+  }
+}
