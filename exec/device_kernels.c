@@ -219,9 +219,14 @@ static DvtCode run_alloc(void* context) {
   const DvtContext* ctx = context;
   const DvtRuntime* runtime = ctx->runtime;
   const DvtAllocAttributes* attributes = ctx->attributes;
+  DvtCell* cell = dvt_output(ctx, 0);
+  if (cell->data != NULL) {
+    return fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+                "the value holds device memory that nothing has freed");
+  }
   return report(runtime, runtime->device->vtable->malloc(
                              runtime->device, (uint64_t)attributes->bytes,
-                             runtime->names[ctx->node].origin, &dvt_output(ctx, 0)->data));
+                             runtime->names[ctx->node].origin, &cell->data));
 }
 
 static DvtCode run_free(void* context) {

@@ -1,6 +1,5 @@
 #include "exec/executor.hpp"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -19,33 +18,9 @@ using davit::exec::StepList;
 
 namespace davit::exec {
 
-Block& Block::operator=(Block&& other) noexcept {
-  std::swap(base_, other.base_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-Block::~Block() {
-  if (base_ != nullptr) ::munmap(base_, size_);
-}
-
-Result<Block> Block::map(uint64_t size) {
-  void* base = MAP_FAILED;
-  if (size <= PTRDIFF_MAX) {
-    base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  }
-  if (base == MAP_FAILED) {
-    return Status(ErrorDetail{.code = DVT_OUT_OF_MEMORY,
-                              .stage = DVT_STAGE_LOAD,
-                              .message = "no memory for an executor",
-                              .expected = std::to_string(size) + " bytes"});
-  }
-  return Block(static_cast<std::byte*>(base), size);
-}
-
 uint64_t executor_bytes(const ImageView& image) {
   const Result<Layout> layout = lay_out(image);
-  return layout.ok() ? layout->total + sizeof(DvtExecutor) : UINT64_MAX;
+  return layout.ok() ? Block::rounded(layout->total) + sizeof(DvtExecutor) : UINT64_MAX;
 }
 
 namespace {
@@ -116,7 +91,7 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   }
   Result<Layout> layout = davit::exec::lay_out(image.view);
   if (!layout.ok()) return std::move(layout.status());
-  Result<Block> block = Block::map(layout->total);
+  Result<Block> block = Block::map(layout->total, "an executor");
   if (!block.ok()) return std::move(block.status());
 
   std::unique_ptr<DvtExecutor> executor(new DvtExecutor(image, *layout, std::move(block).value()));

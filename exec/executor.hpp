@@ -25,6 +25,7 @@
 
 #include "base/status.hpp"
 #include "davit/davit.h"
+#include "exec/block.hpp"
 #include "exec/image.hpp"
 #include "exec/layout.hpp"
 #include "exec/runtime.h"
@@ -33,28 +34,6 @@
 namespace davit::exec {
 
 class EnvironmentTrace;
-
-// Zeroed, page-aligned memory of its own mapping, or nothing.
-class Block {
- public:
-  Block() = default;
-  explicit Block(std::byte* base, size_t size) : base_(base), size_(size) {}
-  Block(Block&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  Block& operator=(Block&& other) noexcept;
-  ~Block();
-
-  static Result<Block> map(uint64_t size);
-
-  template <class T>
-  [[nodiscard]] T* at(uint64_t offset) const {
-    return reinterpret_cast<T*>(base_ + offset);
-  }
-
- private:
-  std::byte* base_ = nullptr;
-  size_t size_ = 0;
-};
 
 // A reference of its own to an open image.
 using SharedImage = std::unique_ptr<const DvtImage, ImageReleaser>;

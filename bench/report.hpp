@@ -1,0 +1,185 @@
+// report.hpp: what the benchmarks share: a table for people, JSON for machines, and a fair clock.
+//
+// Method: every contender runs in the same process. After a warm-up of each, samples are taken in
+// turn (a, b, a, b, ...), so that a change of the machine's clock or load meets all of them, and
+// the median of each contender's samples counts.
+//
+// Threads  One.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/trace.hpp"
+
+namespace davit::bench {
+
+struct Measurement {
+  std::string metric;
+  double value = 0;
+  std::string unit;
+  std::string peer;                    // What it is compared with; empty for nothing.
+  std::optional<double> peer_value;    // In the same unit.
+  std::optional<double> paired_ratio;  // From Contest; better than that of the medians.
+
+  // Ours to the peer's, when there is one.
+  [[nodiscard]] std::optional<double> ratio() const {
+    if (paired_ratio) return paired_ratio;
+    if (!peer_value || *peer_value == 0) return std::nullopt;
+    return value / *peer_value;
+  }
+};
+
+// Collects measurements; finish() prints them, writes `--json FILE` and gives the exit code.
+class Report {
+ public:
+  // Takes `--json FILE` or `--json=FILE`. Anything else: usage, exit code 2.
+  Report(const char* name, int argc, char** argv) : name_(name) {
+    for (int i = 1; i < argc; ++i) {
+      if (std::strncmp(argv[i], "--json=", 7) == 0) {
+        json_path_ = argv[i] + 7;
+      } else if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
+        json_path_ = argv[++i];
+      } else {
+        std::fprintf(stderr, "usage: %s [--json FILE]\n", name);
+        std::exit(2);  // NOLINT(concurrency-mt-unsafe)
+      }
+    }
+  }
+
+  // A limit on the ratio, or on the value when there is no peer: breaking it fails the benchmark.
+  void add(Measurement measurement, std::optional<double> limit = std::nullopt) {
+    const double judged = measurement.ratio().value_or(measurement.value);
+    const bool broken = limit && judged > *limit;
+    failed_ = failed_ || broken;
+    rows_.push_back({std::move(measurement), limit, broken});
+  }
+
+  [[nodiscard]] int finish() const {
+    print();
+    if (!json_path_.empty() && !write_json()) return 1;
+    std::printf("%s\n", failed_ ? "FAILED: a limit is exceeded" : "PASSED");
+    return failed_ ? 1 : 0;
+  }
+
+ private:
+  struct Line {
+    Measurement measurement;
+    std::optional<double> limit;
+    bool broken;
+  };
+
+  void print() const {
+    std::printf("%-52s %12s %-8s %-28s %12s %8s %10s\n", name_.c_str(), "value", "unit", "peer",
+                "peer value", "ratio", "limit");
+    for (const Line& row : rows_) {
+      const Measurement& m = row.measurement;
+      std::printf("%-52s %12.4g %-8s %-28s", m.metric.c_str(), m.value, m.unit.c_str(),
+                  m.peer.empty() ? "-" : m.peer.c_str());
+      print_optional(12, m.peer_value);
+      print_optional(8, m.ratio());
+      print_optional(10, row.limit);
+      std::printf("%s\n", row.broken ? "  EXCEEDED" : "");
+    }
+  }
+
+  static void print_optional(int width, const std::optional<double>& value) {
+    if (value) {
+      std::printf(" %*.4g", width, *value);
+    } else {
+      std::printf(" %*s", width, "-");
+    }
+  }
+
+  [[nodiscard]] bool write_json() const {
+    std::string text = "[";
+    for (const Line& row : rows_) {
+      const Measurement& m = row.measurement;
+      trace::Args object;
+      object.text("metric", m.metric).real("value", m.value).text("unit", m.unit);
+      object.text("peer", m.peer).real("peer_value", m.peer_value.value_or(0.0 / 0.0));
+      object.real("ratio", m.ratio().value_or(0.0 / 0.0));
+      text += (text.size() > 1 ? ",\n " : "\n ") + object.json();
+    }
+    text += "\n]\n";
+    std::FILE* file = std::fopen(json_path_.c_str(), "wbe");
+    const bool written =
+        file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    const bool closed = file != nullptr && std::fclose(file) == 0;
+    if (written && closed) return true;
+    std::fprintf(stderr, "%s: cannot write %s\n", name_.c_str(), json_path_.c_str());
+    return false;
+  }
+
+  std::string name_;
+  std::string json_path_;
+  std::vector<Line> rows_;
+  bool failed_ = false;
+};
+
+using Clock = std::chrono::steady_clock;
+
+inline double nanoseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+}
+
+inline double median(std::vector<double> samples) {
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  return *middle;
+}
+
+struct Timing {
+  int samples = 201;
+  double sample_ns = 3e5;   // Calls are repeated up to this: short samples are rarely interrupted.
+  double warm_up_ns = 3e7;  // And at least three calls.
+};
+
+struct Contest {
+  std::vector<double> median_ns;  // Of one call of each contender.
+  std::vector<double> ratio;      // Of each to the last contender, as described above.
+};
+
+inline Contest measure(const std::vector<std::function<void()>>& contenders,
+                       const Timing& timing = {}) {
+  std::vector<int> repeats(contenders.size(), 1);
+  std::vector<std::vector<double>> samples(contenders.size());
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    const auto start = Clock::now();
+    int calls = 0;
+    while (calls < 3 || nanoseconds_since(start) < timing.warm_up_ns) {
+      contenders[i]();
+      ++calls;
+    }
+    const double call_ns = nanoseconds_since(start) / calls;
+    repeats[i] = std::max(1, static_cast<int>(timing.sample_ns / call_ns));
+  }
+  for (int round = 0; round < timing.samples; ++round) {
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      const auto start = Clock::now();
+      for (int call = 0; call < repeats[i]; ++call) contenders[i]();
+      samples[i].push_back(nanoseconds_since(start) / repeats[i]);
+    }
+  }
+  Contest contest;
+  for (const std::vector<double>& of_one : samples) {
+    std::vector<double> ratios;
+    for (size_t round = 0; round < of_one.size(); ++round) {
+      ratios.push_back(of_one[round] / samples.back()[round]);
+    }
+    contest.median_ns.push_back(median(of_one));
+    contest.ratio.push_back(median(std::move(ratios)));
+  }
+  return contest;
+}
+
+}  // namespace davit::bench
