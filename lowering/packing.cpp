@@ -332,7 +332,8 @@ std::optional<Packing> pack_in_order(const Problem& problem, std::span<const uin
 }
 
 std::vector<uint32_t> order_by_size(const Problem& problem) {
-  return order_by(problem, [](const Block& b) { return std::tuple(b.size, b.upper - b.lower); });
+  // Equal sizes in order of birth: first fit then uses as few places for them as there can be.
+  return order_by(problem, [](const Block& b) { return b.size; });
 }
 
 std::vector<uint32_t> order_by_area(const Problem& problem) {
