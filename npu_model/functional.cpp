@@ -17,14 +17,15 @@ Status invalid(std::string message) {
 Status check_block(const Memory& memory, const void* address, uint64_t bytes, uint64_t serial,
                    const std::string& what) {
   if (bytes == 0) return {};
-  const Block* block = memory.find(address, bytes);
+  const Block* block = memory.find(address, bytes, serial);
   if (block == nullptr) {
     return invalid(
         fmt::format("{} at {}: {}", what, fmt::ptr(address), memory.explain(address, bytes)));
   }
-  if (block->serial > serial) {
-    return invalid(fmt::format("{} at {}: memory was freed and given to {} before the task ran",
-                               what, fmt::ptr(address), block->owner));
+  if (!block->clobbered_by.empty()) {
+    return invalid(fmt::format(
+        "{} at {}: memory of {} is shared with {} after a free, and was overwritten by it", what,
+        fmt::ptr(address), block->owner, block->clobbered_by));
   }
   return {};
 }
@@ -42,6 +43,14 @@ Status check_kernel(const Effect& effect, const Memory& memory) {
     if (!status.ok()) return status;
   }
   return {};
+}
+
+void note_outputs(const Effect& effect, Memory& memory) {
+  const auto* context = static_cast<const DvtContext*>(effect.arguments.get());
+  for (uint32_t i = 0; i < context->output_count; ++i) {
+    const DvtCell* cell = dvt_output(context, i);
+    if (cell != nullptr && cell->tensor != nullptr) memory.note_write(cell->data);
+  }
 }
 
 Status check_host_side(const Memory& memory, const void* address, uint64_t bytes,
@@ -106,20 +115,23 @@ Status check_operands(const Effect& effect, const Memory& memory) {
              : check_block(memory, effect.from, effect.bytes, effect.serial, "source");
 }
 
-Status apply(const Effect& effect, const Memory& memory) {
+Status apply(const Effect& effect, Memory& memory) {
   auto status = check_operands(effect, memory);
   if (!status.ok()) return status;
   switch (effect.kind) {
     case Effect::Kind::kKernel: {
       const DvtCode code = effect.run(effect.arguments.get());
+      note_outputs(effect, memory);
       if (code == DVT_OK) return {};
       return Status(code, DVT_STAGE_RUN, fmt::format("kernel returned {}", code_name(code)));
     }
     case Effect::Kind::kCopy:
       if (effect.bytes > 0) std::memmove(effect.to, effect.from, effect.bytes);
+      if (effect.copy != DVT_COPY_DEVICE_TO_HOST) memory.note_write(effect.to);
       return {};
     case Effect::Kind::kFill:
       if (effect.bytes > 0) std::memset(effect.to, effect.value, effect.bytes);
+      memory.note_write(effect.to);
       return {};
   }
   return {};

@@ -2,7 +2,7 @@
 //
 // Threads  Under the NPU's lock.
 // Trust    Operands were checked at submission and are checked again at run time: a block may have
-//          been freed, or freed and given to somebody else, in between.
+//          been freed, given to somebody else and overwritten in between.
 // Memory   An effect owns its copy of the argument record.
 #pragma once
 
@@ -24,7 +24,7 @@ struct Effect {
   enum class Kind : uint8_t { kKernel, kCopy, kFill };
 
   Kind kind = Kind::kKernel;
-  uint64_t serial = 0;  // Blocks with a later serial did not exist at submission.
+  uint64_t serial = 0;  // The task's; blocks freed later may still be used.
   // Kernel: the argument record, bound.
   DvtKernelFn run = nullptr;
   std::unique_ptr<void, FreeDeleter> arguments;
@@ -40,12 +40,12 @@ struct Effect {
 // itself is refused.
 Result<std::unique_ptr<void, FreeDeleter>> copy_arguments(const DvtLaunch& launch);
 
-// All device operands lie in live blocks that existed at submission. The error names the operand
-// and what became of its memory.
+// All device operands lie in blocks that the task may use (Memory::find) and that nobody else has
+// written over. The error names the operand and what became of its memory.
 Status check_operands(const Effect& effect, const Memory& memory);
 
-// check_operands(), then the work itself. Kernels that return a code other than DVT_OK give
-// DVT_KERNEL_FAILED or their own code.
-Status apply(const Effect& effect, const Memory& memory);
+// check_operands(), then the work itself, then Memory::note_write() for what it wrote. Kernels that
+// return a code other than DVT_OK give DVT_KERNEL_FAILED or their own code.
+Status apply(const Effect& effect, Memory& memory);
 
 }  // namespace davit::npu

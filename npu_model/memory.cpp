@@ -5,15 +5,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <iterator>
 
 #include "base/checked.hpp"
 
 namespace davit::npu {
 namespace {
-
-// Made-up addresses of a memory without backing begin here: canonical, never mapped by Linux.
-constexpr uintptr_t kFakeBase = uintptr_t{1} << 56;
 
 uintptr_t number(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
@@ -28,15 +25,15 @@ Memory::Memory(uint64_t capacity_bytes, bool backed)
 
 Memory::~Memory() {
   if (!backed_) return;
-  for (const auto& [address, block] : blocks_) {
-    std::free(reinterpret_cast<void*>(address));  // NOLINT(performance-no-int-to-ptr): map key.
-  }
+  for (const auto& [address, block] : blocks_) std::free(block.address);
   for (const Quarantined& entry : quarantine_) std::free(entry.address);
 }
 
 Status Memory::out_of_memory(uint64_t bytes, const std::string& owner) const {
   std::map<std::string_view, uint64_t> by_owner;
-  for (const auto& [address, block] : blocks_) by_owner[block.owner] += block.reserved_bytes;
+  for (const auto& [address, block] : blocks_) {
+    if (block.freed_serial == 0) by_owner[block.owner] += block.reserved_bytes;
+  }
   std::vector<std::pair<uint64_t, std::string_view>> largest;
   for (const auto& [name, size] : by_owner) largest.emplace_back(size, name);
   std::sort(largest.begin(), largest.end(), [](const auto& a, const auto& b) {
@@ -52,11 +49,11 @@ Status Memory::out_of_memory(uint64_t bytes, const std::string& owner) const {
       .stage = DVT_STAGE_RUN,
       .message = fmt::format("device memory (HBM) exhausted: {} asks for {} bytes", owner, bytes),
       .expected = fmt::format("at most {} bytes in one piece", largest_hole_bytes()),
-      .got = fmt::format("{} of {} bytes live in {} blocks", live_, capacity_, blocks_.size()),
+      .got = fmt::format("{} of {} bytes live in {} blocks", live_, capacity_, block_count()),
       .hint = owners.empty() ? "" : "largest owners: " + owners});
 }
 
-Result<std::byte*> Memory::allocate(uint64_t bytes, uint64_t serial, std::string owner) {
+Result<std::byte*> Memory::allocate(uint64_t bytes, std::string owner) {
   const auto reserved = checked_align(std::max<uint64_t>(bytes, 1), kGranule);
   if (!reserved) return out_of_memory(bytes, owner);
   const auto hole = std::find_if(holes_.begin(), holes_.end(),
@@ -73,60 +70,90 @@ Result<std::byte*> Memory::allocate(uint64_t bytes, uint64_t serial, std::string
     }
     std::memset(address, kPoison, *reserved);
   } else {
-    address = reinterpret_cast<void*>(kFakeBase + offset);  // NOLINT(performance-no-int-to-ptr)
+    // Addresses are never used twice, as little as blocks with backing share host memory.
+    address = reinterpret_cast<void*>(next_fake_);  // NOLINT(performance-no-int-to-ptr)
+    next_fake_ += *reserved;
   }
   const uint64_t rest = hole->second - *reserved;
   holes_.erase(hole);
   if (rest > 0) holes_.emplace(offset + *reserved, rest);
-  blocks_.emplace(number(address), Block{offset, bytes, *reserved, serial, std::move(owner)});
+
+  Block& block = blocks_[number(address)];
+  block = {.offset = offset,
+           .bytes = bytes,
+           .reserved_bytes = *reserved,
+           .owner = std::move(owner),
+           .address = static_cast<std::byte*>(address)};
+  for (Block* freed : freed_) {
+    const bool apart =
+        freed->offset >= offset + *reserved || offset >= freed->offset + freed->reserved_bytes;
+    if (apart) continue;
+    freed->aliases.push_back(&block);
+    block.aliases.push_back(freed);
+  }
   live_ += *reserved;
   peak_ = std::max(peak_, live_);
-  return static_cast<std::byte*>(address);
+  return block.address;
 }
 
-Status Memory::release(const void* address) {
+Status Memory::release(const void* address, uint64_t serial) {
   const auto it = blocks_.find(number(address));
-  if (it == blocks_.end()) {
-    const Block* inside = find(address, 1);
+  if (it == blocks_.end() || it->second.freed_serial != 0) {
+    const Block* inside = at(address);
     const std::string reason =
-        inside != nullptr ? fmt::format("inside the block of {}, not its start", inside->owner)
-                          : explain(address, 1);
+        inside != nullptr && inside->freed_serial == 0
+            ? fmt::format("inside the block of {}, not its start", inside->owner)
+            : explain(address, 1);
     return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN,
                   fmt::format("free of {}: {}", fmt::ptr(address), reason));
   }
-  Block block = std::move(it->second);
-  blocks_.erase(it);
+  Block& block = it->second;
+  block.freed_serial = serial;
+  freed_.push_back(&block);
   live_ -= block.reserved_bytes;
+  give_back(block.offset, block.reserved_bytes);
+  return {};
+}
 
-  auto next = holes_.lower_bound(block.offset);
-  uint64_t begin = block.offset;
-  uint64_t size = block.reserved_bytes;
-  if (next != holes_.end() && next->first == begin + size) {
-    size += next->second;
+// Returns a range to the holes and merges it with its neighbours.
+void Memory::give_back(uint64_t offset, uint64_t bytes) {
+  auto next = holes_.lower_bound(offset);
+  if (next != holes_.end() && next->first == offset + bytes) {
+    bytes += next->second;
     next = holes_.erase(next);
   }
   if (next != holes_.begin()) {
     const auto previous = std::prev(next);
-    if (previous->first + previous->second == begin) {
-      begin = previous->first;
-      size += previous->second;
+    if (previous->first + previous->second == offset) {
+      offset = previous->first;
+      bytes += previous->second;
       holes_.erase(previous);
     }
   }
-  holes_.emplace(begin, size);
+  holes_.emplace(offset, bytes);
+}
 
-  if (graves_.insert_or_assign(number(address), std::move(block.owner)).second) {
-    grave_order_.push_back(number(address));
+void Memory::reap(uint64_t oldest_serial) {
+  const auto end = std::find_if(freed_.begin(), freed_.end(), [&](const Block* block) {
+    return block->freed_serial >= oldest_serial;
+  });
+  for (auto it = freed_.begin(); it != end; ++it) bury(**it);
+  freed_.erase(freed_.begin(), end);
+}
+
+// Remembers the owner, poisons, and forgets the block.
+void Memory::bury(const Block& block) {
+  const uintptr_t key = number(block.address);
+  for (Block* alias : block.aliases) std::erase(alias->aliases, &block);
+  if (graves_.insert_or_assign(key, block.owner).second) {
+    grave_order_.push_back(key);
     if (grave_order_.size() > kGravesMax) {
       graves_.erase(grave_order_.front());
       grave_order_.pop_front();
     }
   }
-  if (backed_) {
-    quarantine(reinterpret_cast<std::byte*>(number(address)),  // NOLINT(performance-no-int-to-ptr)
-               block.reserved_bytes);
-  }
-  return {};
+  if (backed_) quarantine(block.address, block.reserved_bytes);
+  blocks_.erase(key);
 }
 
 void Memory::quarantine(std::byte* address, uint64_t bytes) {
@@ -140,11 +167,34 @@ void Memory::quarantine(std::byte* address, uint64_t bytes) {
   }
 }
 
-const Block* Memory::find(const void* address, uint64_t bytes) const {
+const Block* Memory::at(const void* address) const {
   auto it = blocks_.upper_bound(number(address));
   if (it == blocks_.begin()) return nullptr;
   --it;
-  return in_range(number(address) - it->first, bytes, it->second.bytes) ? &it->second : nullptr;
+  return number(address) - it->first < std::max<uint64_t>(it->second.bytes, 1) ? &it->second
+                                                                               : nullptr;
+}
+
+const Block* Memory::find(const void* address, uint64_t bytes, uint64_t serial) const {
+  const Block* block = at(address);
+  if (block == nullptr) return nullptr;
+  if (block->freed_serial != 0 && block->freed_serial < serial) return nullptr;
+  return in_range(number(address) - number(block->address), bytes, block->bytes) ? block : nullptr;
+}
+
+void Memory::note_write(const void* address) {
+  const auto it = blocks_.upper_bound(number(address));
+  if (it == blocks_.begin() || at(address) == nullptr) return;
+  Block& writer = std::prev(it)->second;
+  writer.written = true;
+  for (Block* alias : writer.aliases) {
+    const uint64_t begin = std::max(alias->offset, writer.offset);
+    const uint64_t end =
+        std::min(alias->offset + alias->reserved_bytes, writer.offset + writer.reserved_bytes);
+    std::memset(alias->address + (begin - alias->offset), kPoison, end - begin);
+    // The last task of the old owner may write just before the first one of the new owner does.
+    if (alias->freed_serial != 0 || alias->written) alias->clobbered_by = writer.owner;
+  }
 }
 
 bool Memory::overlaps(const void* address, uint64_t bytes) const {
@@ -153,18 +203,14 @@ bool Memory::overlaps(const void* address, uint64_t bytes) const {
   auto it = end ? blocks_.lower_bound(*end) : blocks_.end();
   if (it == blocks_.begin()) return false;
   --it;
-  return it->first + it->second.reserved_bytes > number(address);
+  return it->second.freed_serial == 0 && it->first + it->second.reserved_bytes > number(address);
 }
 
 std::string Memory::explain(const void* address, uint64_t bytes) const {
-  auto it = blocks_.upper_bound(number(address));
-  if (it != blocks_.begin()) {
-    --it;
-    const uint64_t start = number(address) - it->first;
-    if (start < it->second.bytes) {
-      return fmt::format("{} bytes from byte {} reach beyond the block of {} ({} bytes)", bytes,
-                         start, it->second.owner, it->second.bytes);
-    }
+  if (const Block* block = at(address)) {
+    if (block->freed_serial != 0) return fmt::format("freed memory (was of {})", block->owner);
+    return fmt::format("{} bytes from byte {} reach beyond the block of {} ({} bytes)", bytes,
+                       number(address) - number(block->address), block->owner, block->bytes);
   }
   if (const auto grave = graves_.find(number(address)); grave != graves_.end()) {
     return fmt::format("freed memory (was of {})", grave->second);

@@ -105,14 +105,28 @@ void Npu::host_advance(int64_t ps) {
 
 Result<void*> Npu::allocate(uint64_t bytes, const char* owner) {
   host_advance(allocate_ps_);
-  auto address = memory_.allocate(bytes, next_serial_++, owner == nullptr ? "unnamed" : owner);
+  reap();
+  auto address = memory_.allocate(bytes, owner == nullptr ? "unnamed" : owner);
   if (!address.ok()) return std::move(address.status());
   return static_cast<void*>(*address);
 }
 
 Status Npu::release(void* address) {
   host_advance(allocate_ps_);
-  return memory_.release(address);
+  auto status = memory_.release(address, next_serial_++);
+  reap();
+  return status;
+}
+
+void Npu::reap() {
+  if (!memory_.has_freed()) return;
+  uint64_t oldest = next_serial_;
+  for (const Stream& stream : core_.streams()) {
+    const auto user = std::find_if(stream.tasks.begin(), stream.tasks.end(),
+                                   [](const Task& task) { return task.effect != nullptr; });
+    if (user != stream.tasks.end()) oldest = std::min(oldest, user->effect->serial);
+  }
+  memory_.reap(oldest);
 }
 
 // ---- Submission --------------------------------------------------------------------------------

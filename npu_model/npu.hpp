@@ -100,6 +100,7 @@ class Npu final : private EventCore::Listener {
   };
 
   void ended(uint32_t stream, Task& task) override;
+  void reap();
 
   const char* intern(const char* text);
   const TaskTiming* timing_of(const DvtTaskCost* cost, const char* op);

@@ -86,7 +86,9 @@ DVT_API DvtCode dvt_npu_parameter(const DvtNpu* npu, uint32_t index, DvtNpuParam
 /* First fit in the configured HBM, 512-byte units. `owner` names the block in errors; copied. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_malloc(DvtNpu* npu, uint64_t bytes, const char* owner,
                                              void** out);
-/* Does not wait for tasks that use the block: such tasks fail when they run, and say why. */
+/* Gives the range back at once. Tasks that were submitted before may still use the block; one that
+ * finds it overwritten by a task of the next owner fails and names both. Later submissions that
+ * use it are refused. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_free(DvtNpu* npu, void* address);
 
 typedef struct DvtNpuMemory {
