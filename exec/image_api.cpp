@@ -26,14 +26,20 @@ DvtCode report(DvtCode code, DvtStage stage, const char* message, DvtError* erro
 
 // `options` may be null, or shorter than this library's when the caller was built with an older
 // one.
-DvtImageOptions complete_options(const DvtImageOptions* options) {
-  DvtImageOptions complete;
+Status complete_options(const DvtImageOptions* options, DvtImageOptions& complete) {
   dvt_image_options_init(&complete);
-  if (options == nullptr) return complete;
-  const size_t known =
-      options->struct_size < sizeof complete ? options->struct_size : sizeof complete;
-  std::memcpy(&complete, options, known);
-  return complete;
+  if (options == nullptr) return {};
+  if (options->struct_size < sizeof options->struct_size ||
+      options->struct_size > sizeof complete) {
+    Status status(DVT_VERSION_MISMATCH, DVT_STAGE_LOAD,
+                  "DvtImageOptions.struct_size is not of this version of the library; use "
+                  "dvt_image_options_init()");
+    status.detail().expected = "at most " + std::to_string(sizeof complete);
+    status.detail().got = std::to_string(options->struct_size);
+    return status;
+  }
+  std::memcpy(&complete, options, options->struct_size);
+  return {};
 }
 
 OpenOptions open_options(const DvtImageOptions& options) {
@@ -48,7 +54,9 @@ template <class Open>
 DvtCode open_image(const DvtImageOptions* options, DvtImage** out, DvtError* error, Open open) {
   *out = nullptr;
   try {
-    Result<ImageHandle> image = open(open_options(complete_options(options)));
+    DvtImageOptions complete;
+    if (Status s = complete_options(options, complete); !s.ok()) return report(s, error);
+    Result<ImageHandle> image = open(open_options(complete));
     if (!image.ok()) return report(image.status(), error);
     *out = image->release();
     return DVT_OK;
