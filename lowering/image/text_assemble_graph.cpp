@@ -35,12 +35,12 @@ Status Assembler::parse_graph() {
   frees_.clear();
   lexer_.skip_newlines();
   while (!lexer_.at("}")) {
+    if (lexer_.peek().kind == TokenKind::kEnd) return lexer_.expected("'}'");
     if (Status s = parse_node(graph); !s.ok()) return s;
     if (!lexer_.at("}")) {
       if (Status s = expect_line_end(); !s.ok()) return s;
     }
     lexer_.skip_newlines();
-    if (lexer_.peek().kind == TokenKind::kEnd) return lexer_.expected("'}'");
   }
   lexer_.take();
   if (Status s = resolve_labels(graph); !s.ok()) return s;
