@@ -1,0 +1,48 @@
+// support.hpp: kernels and images for the tests of executors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "davit/davit.hpp"
+
+namespace davit::test {
+
+// t.Add   (a, b) -> c   f32, same size; also a device kernel
+// t.Inc   (a) -> b      f32, b = a + 1; also a device kernel
+// t.Step  any operands; does nothing but what `control` says. Its first output, if it is a word,
+//         is set to the node's index.
+// t.Deny  its check refuses every operand
+DvtKernelTable exec_kernels();
+
+// What t.Step does on this thread.
+struct Control {
+  static constexpr uint32_t kNever = UINT32_MAX;
+  uint32_t fail_node = kNever;
+  DvtCode fail_code = DVT_KERNEL_FAILED;
+  std::string reason;            // Left for the executor to find.
+  std::vector<uint32_t> visits;  // Nodes that ran.
+};
+extern thread_local Control control;
+
+// The text form (docs/image.md) as bytes; a mistake ends the test case.
+std::vector<std::byte> assemble(std::string_view text);
+
+// An image of text together with its bytes.
+struct TextImage {
+  explicit TextImage(std::string_view text);
+
+  std::vector<std::byte> bytes;
+  Image image;
+};
+
+// A cpu image: y[i] = x[i] + `count` by a chain of t.Inc nodes, four floats. Node i is "inc_i".
+std::string chain_text(uint32_t count);
+
+// A device image: Init copies w to the device; Main computes y = x + w + 1 there; DeInit cleans up.
+extern const std::string_view kDeviceText;
+
+}  // namespace davit::test
