@@ -38,6 +38,20 @@ Status check_recipe(const ir::Module& module, const Step& step) {
   return {};
 }
 
+// Parameters such as axes and sizes must be constants. When a node that is refused takes a model
+// input in such a place, the user can compile its value in.
+void add_freeze_hint(const ir::Module& module, ir::NodeId node, ErrorDetail& detail) {
+  if (detail.code != DVT_UNSUPPORTED || !detail.hint.empty()) return;
+  std::string names;
+  const auto inputs = module.inputs(node);
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i] == ir::kNoValue || !module.is_graph_input(inputs[i])) continue;
+    names += names.empty() ? "--freeze " : " --freeze ";
+    names += std::string(module.value_name(inputs[i])) + "=@file.npy";
+  }
+  detail.hint = std::move(names);
+}
+
 }  // namespace
 
 ir::ValueId Step::input(const ir::Module& module, size_t operand) const {
@@ -59,9 +73,7 @@ Result<Prepared> prepare(const ir::Module& module) {
     }
     auto recipe = definition->recipe(ops::NodeView(module, node));
     if (!recipe.ok()) {
-      if (recipe.status().detail().stage == DVT_STAGE_NONE) {
-        recipe.status().detail().stage = DVT_STAGE_LOWER;
-      }
+      add_freeze_hint(module, node, recipe.status().detail());
       return std::move(recipe.status());
     }
     if (recipe->is_alias) {
@@ -113,6 +125,12 @@ ModelBuilder::ModelBuilder(const ir::Module& module, DvtTarget target, std::stri
     : module_(module) {
   model_.target = target;
   model_.target_name = std::move(target_name);
+  uint64_t bytes = 0;  // At most: constants of one content share a place.
+  for (uint32_t i = 0; i < module.value_count(); ++i) {
+    const ir::TensorData* data = module.constant(ir::ValueId(i));
+    if (data != nullptr && data->bytes) bytes += data->bytes->size() + kConstantAlignment;
+  }
+  model_.constants.reserve(bytes);
 }
 
 Result<uint32_t> ModelBuilder::add_value(image::ValueKind kind, ir::ValueId like, uint64_t offset) {

@@ -148,3 +148,21 @@ TEST_CASE("the same module gives the same bytes, other options give others") {
   REQUIRE(third.ok());
   CHECK(first->bytes != third->bytes);
 }
+
+TEST_CASE("a parameter that must be constant is named with the option that makes it so") {
+  TinyModule tiny;
+  const auto x = tiny.input("x", {4});
+  const auto shape = tiny.input("shape", {2});
+  const auto y = tiny.node("Expand", {x, shape}, "y");
+  davit::ir::Module module = tiny.build({y});
+  module.set_dtype(shape, DVT_I64);
+  const auto image = compile_module(module, {});
+  REQUIRE(!image.ok());
+  CHECK(image.status().code() == DVT_UNSUPPORTED);
+  CHECK_MESSAGE(image.status().to_string().find("--freeze") != std::string::npos,
+                image.status().to_string());
+  CompileOptions options;
+  options.frozen_inputs["shape"] = davit::ir::make_i64_tensor({2}, {2, 4});
+  const auto frozen = compile_module(module, options);
+  CHECK_MESSAGE(frozen.ok(), frozen.status().to_string());
+}
