@@ -1,0 +1,117 @@
+// Random modules of views, in-place candidates and shared operands: the planned image and the
+// device image must give the bits of the folded one, in which every node was evaluated alone, on
+// memory of its own.
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <random>
+
+#include "davit/device.h"
+#include "lowering/compile.hpp"
+#include "tests/lowering/tiny_modules.hpp"
+#include "tests/support/run_image.hpp"
+
+using davit::NpyArray;
+using davit::compiler::compile_module;
+using davit::compiler::CompileOptions;
+using davit::testing::TinyModule;
+
+namespace {
+
+struct Case {
+  davit::ir::Module module;
+  std::map<std::string, davit::ir::TensorData> inputs;
+};
+
+Case random_case(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&](size_t count) { return size_t(random() % count); };
+  const auto data = [&] {
+    std::vector<float> values(24);
+    for (float& value : values) value = float(int(pick(17)) - 8) / 4;
+    return davit::testing::f32_tensor({4, 6}, values);
+  };
+  TinyModule tiny;
+  std::map<std::string, davit::ir::TensorData> inputs;
+  std::vector<davit::ir::ValueId> matrices;  // All of [4,6].
+  for (const char* name : {"x0", "x1"}) {
+    matrices.push_back(tiny.input(name, {4, 6}));
+    inputs[name] = data();
+  }
+  matrices.push_back(tiny.constant("k", data()));
+  const size_t nodes = 1 + pick(40);
+  for (size_t i = 0; i < nodes; ++i) {
+    const std::string name = "v" + std::to_string(i);
+    // Mostly recent values, so that lives are short.
+    const auto operand = [&] {
+      return matrices[matrices.size() - 1 - pick(std::min<size_t>(matrices.size(), 5))];
+    };
+    switch (pick(6)) {
+      case 0:
+        matrices.push_back(tiny.node("Relu", {operand()}, name));
+        break;
+      case 1:
+        matrices.push_back(tiny.node("Add", {operand(), operand()}, name));
+        break;
+      case 2:
+        matrices.push_back(tiny.node("Mul", {operand(), operand()}, name));
+        break;
+      case 3:
+        matrices.push_back(tiny.node("Identity", {operand()}, name));
+        break;
+      case 4:
+        matrices.push_back(tiny.node("Flatten", {operand()}, name, {{"axis", int64_t(1)}}));
+        break;
+      default: {  // A view, a kernel, a view back.
+        const auto row = tiny.node("Flatten", {operand()}, name + "r", {{"axis", int64_t(0)}});
+        const auto sigmoid = tiny.node("Sigmoid", {row}, name + "s");
+        const auto shape = tiny.constant(name + "c", davit::ir::make_i64_tensor({2}, {4, 6}));
+        matrices.push_back(tiny.node("Reshape", {sigmoid, shape}, name));
+      }
+    }
+  }
+  std::vector<davit::ir::ValueId> outputs;
+  const size_t output_count = 1 + pick(4);
+  for (size_t i = 0; i < output_count; ++i) outputs.push_back(matrices[pick(matrices.size())]);
+  outputs.push_back(matrices.back());
+  return {tiny.build(std::move(outputs)), std::move(inputs)};
+}
+
+std::vector<NpyArray> run(const davit::ir::Module& module, const CompileOptions& options,
+                          const std::vector<NpyArray>& inputs, DvtDevice* device) {
+  const auto image = compile_module(module, options);
+  REQUIRE_MESSAGE(image.ok(), image.status().to_string());
+  auto outputs = davit::testing::run_image(image->bytes, inputs, device, 2);
+  REQUIRE_MESSAGE(outputs.ok(), outputs.status().to_string());
+  return std::move(*outputs);
+}
+
+}  // namespace
+
+TEST_CASE("planned and device images agree with node-by-node evaluation") {
+  const std::unique_ptr<DvtDevice, void (*)(DvtDevice*)> device(dvt_cpu_device_create(),
+                                                                dvt_cpu_device_destroy);
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    const Case sample = random_case(seed);
+    std::vector<NpyArray> inputs;
+    for (const auto& [name, data] : sample.inputs) {
+      inputs.push_back({data.dtype, data.dims, *data.bytes});
+    }
+    CompileOptions folded;
+    folded.frozen_inputs = sample.inputs;
+    CompileOptions ascend;
+    ascend.target = DVT_TARGET_ASCEND;
+    const auto expected = run(sample.module, folded, {}, nullptr);
+    for (const bool on_device : {false, true}) {
+      CAPTURE(on_device);
+      const auto got = on_device ? run(sample.module, ascend, inputs, device.get())
+                                 : run(sample.module, {}, inputs, nullptr);
+      REQUIRE(got.size() == expected.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        CHECK(got[i].dims == expected[i].dims);
+        CHECK(got[i].bytes == expected[i].bytes);
+      }
+    }
+  }
+}
