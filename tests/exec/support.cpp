@@ -139,6 +139,14 @@ std::vector<std::byte> assemble(std::string_view text) {
   return std::move(bytes).value();
 }
 
+std::string assembly_error(std::string_view text) {
+  const DvtKernelTable tables[] = {exec_kernels()};
+  const auto model = image::assemble_text(text, tables);
+  if (!model.ok()) return model.status().to_string();
+  const auto bytes = image::write_image(*model, tables);
+  return bytes.ok() ? "" : bytes.status().to_string();
+}
+
 TextImage::TextImage(std::string_view text) : bytes(assemble(text)), image(open_text(bytes)) {}
 
 std::string chain_text(uint32_t count) {

@@ -30,6 +30,8 @@ extern thread_local Control control;
 
 // The text form (docs/image.md) as bytes; a mistake ends the test case.
 std::vector<std::byte> assemble(std::string_view text);
+// Why the text cannot become an image; empty when it can.
+std::string assembly_error(std::string_view text);
 
 // An image of text together with its bytes.
 struct TextImage {
