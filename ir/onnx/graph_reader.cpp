@@ -247,11 +247,11 @@ Status GraphReader::read_node(onnx::NodeProto& proto, const Scope& scope) {
   if (!undefined.empty()) {
     return fail("the node reads a tensor that nothing defines", undefined.front());
   }
-  const std::string label = module_.node_path(node) + " (" + module_.op_label(node) + ")";
-  if (functions_.contains({std::string(module_.domain(node)), proto.op_type()})) {
-    function_calls_.push_back(label);
-  } else if (module_.opset_version(node) == 0) {
-    unknown_domain_calls_.push_back(label);
+  const bool is_function =
+      functions_.contains({std::string(module_.domain(node)), proto.op_type()});
+  if (is_function || module_.opset_version(node) == 0) {
+    (is_function ? function_calls_ : unknown_domain_calls_)
+        .push_back(module_.node_path(node) + " (" + module_.op_label(node) + ")");
   }
   return read_attributes(proto, node, scope);
 }

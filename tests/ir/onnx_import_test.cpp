@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/onnx/digest.hpp"
 #include "ir/text.hpp"
 #include "ir/verify.hpp"
 #include "tests/ir/proto_builder.hpp"
@@ -67,6 +68,11 @@ TEST_CASE("a model becomes a module") {
   // The digest is of the bytes: another name, another digest.
   model.mutable_graph()->set_name("h");
   CHECK(import_proto(model)->source_digest != module->source_digest);
+}
+
+TEST_CASE("the digest is what xxhsum -H128 prints") {
+  davit::onnx_import::Digest digest;
+  CHECK(digest.hex() == "99aa06d3014798d86001c324468d497f");
 }
 
 TEST_CASE("versions outside the range name both sides") {
