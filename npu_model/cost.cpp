@@ -204,10 +204,11 @@ TaskTiming cube_timing(const Parameters& p, const DvtTaskCost& cost,
   const Tiling t = best_tiling(p, x, cores);
   TaskTiming out;
   const bool mix = x.vector_elements > 0;
+  const double family_head = cost.kind == DVT_TASK_CONV ? p.conv_head_us : p.matmul_head_us;
   out.type = mix ? DVT_NPU_MIX_AIC : DVT_NPU_AI_CORE;
   out.aic = static_cast<uint16_t>(t.cores);
   out.aiv = mix ? static_cast<uint16_t>(std::min(p.aiv_cores, 2 * t.cores)) : 0;
-  out.head_ps = us_to_ps(own.head_us.value_or(p.matmul_head_us) + (mix ? p.mix_head_us : 0));
+  out.head_ps = us_to_ps(own.head_us.value_or(family_head) + (mix ? p.mix_head_us : 0));
   out.pipe_cycles[DVT_NPU_PIPE_MAC] = round_up(t.mac);
   out.pipe_cycles[DVT_NPU_PIPE_MTE1] = round_up(t.mte1);
   out.pipe_cycles[DVT_NPU_PIPE_MTE2] = round_up(t.mte2);

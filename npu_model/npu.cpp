@@ -72,6 +72,8 @@ Result<Settings> settings_from(const DvtNpuOptions* options) {
     auto status = override_parameter(out.parameters, options->override[i]);
     if (!status.ok()) return status;
   }
+  auto status = check_parameters(out.parameters);
+  if (!status.ok()) return status;
   out.mode = options->mode;
   out.timing_only = options->timing_only != 0;
   out.keep_records = options->no_records == 0;

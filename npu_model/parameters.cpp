@@ -50,6 +50,7 @@ constexpr Key kKeys[] = {
     {"mte3.aiv_start", "cycles", &Parameters::mte3_aiv_start_cycles, 0, 1e6, false},
     {"overlap.second", "ratio", &Parameters::overlap_second, 0, 1, false},
     {"matmul.head", "us", &Parameters::matmul_head_us, 0, kTimeMaxUs, false},
+    {"conv.head", "us", &Parameters::conv_head_us, 0, kTimeMaxUs, false},
     {"matmul.split_k", "us", &Parameters::matmul_split_k_us, 0, kTimeMaxUs, false},
     {"mix.head", "us", &Parameters::mix_head_us, 0, kTimeMaxUs, false},
     {"vector.head", "us", &Parameters::vector_head_us, 0, kTimeMaxUs, false},
@@ -186,14 +187,6 @@ Result<Parameter> parse_line(std::string_view line, const std::string& where) {
   return out;
 }
 
-Status check_consistent(const Parameters& p, std::string_view name) {
-  if (p.sq_reserved >= p.sq_depth) {
-    return invalid(fmt::format("{}: sq.reserved leaves no queue entry", name),
-                   fmt::format("{} of {}", p.sq_reserved, p.sq_depth), "less than sq.depth");
-  }
-  return {};
-}
-
 }  // namespace
 
 int64_t Parameters::cycles_to_ps(uint64_t cycles) const {
@@ -224,8 +217,6 @@ Result<Parameters> parse_parameters(std::string_view text, std::string_view name
                                    [&](const Parameter& p) { return p.key == key.name; });
     if (!given) return invalid(fmt::format("{}: parameter {} is missing", name, key.name));
   }
-  auto status = check_consistent(out, name);
-  if (!status.ok()) return status;
   return out;
 }
 
@@ -250,7 +241,6 @@ Status override_parameter(Parameters& parameters, std::string_view assignment) {
   }
   Parameters changed = parameters;
   auto status = store(changed, key, unit, *value, "override: ");
-  if (status.ok()) status = check_consistent(changed, "override");
   if (!status.ok()) return status;
   if (line == parameters.lines.end()) {
     changed.lines.push_back({key, *value, unit, 'A', true, "override"});
@@ -261,6 +251,13 @@ Status override_parameter(Parameters& parameters, std::string_view assignment) {
   }
   parameters = std::move(changed);
   return {};
+}
+
+Status check_parameters(const Parameters& parameters) {
+  if (parameters.sq_reserved < parameters.sq_depth) return {};
+  return invalid("sq.reserved leaves no queue entry",
+                 fmt::format("{} of {}", parameters.sq_reserved, parameters.sq_depth),
+                 "less than sq.depth");
 }
 
 }  // namespace davit::npu

@@ -74,6 +74,7 @@ struct Parameters {
   double mte3_aiv_start_cycles = 0;  // mte3.aiv_start
   double overlap_second = 0;         // overlap.second
   double matmul_head_us = 0;         // matmul.head
+  double conv_head_us = 0;           // conv.head
   double matmul_split_k_us = 0;      // matmul.split_k
   double mix_head_us = 0;            // mix.head
   double vector_head_us = 0;         // vector.head
@@ -112,5 +113,8 @@ Result<Parameters> parse_parameters(std::string_view text, std::string_view name
 
 // Applies "key=value". The key may also be a new op.<type>.head or op.<type>.bandwidth.
 Status override_parameter(Parameters& parameters, std::string_view assignment);
+
+// Rules between values. Call it when the last override is in.
+Status check_parameters(const Parameters& parameters);
 
 }  // namespace davit::npu
