@@ -90,10 +90,6 @@ TEST_CASE("segment table rules") {
         "segments[0].offset: must be a multiple of 64");
   CHECK(message([](Container& c) { c.segments[1].offset += 64; }) ==
         "segments[1].offset: must be a multiple of 4096");
-  CHECK(message([](Container& c) {
-          c.segments[0].offset = 4352;
-          c.segments[0].size = 64;
-        }) == "segments[0].offset: the gap before it is a page or more");
   CHECK(message([](Container& c) { c.segments[0].offset = 64; }) ==
         "segments[0].offset: segments must be ascending and must not overlap");
   CHECK(message([](Container& c) { c.segments[1].offset = 0; }) ==
@@ -112,17 +108,21 @@ TEST_CASE("segment table rules") {
         "segments[1]: the gap before it must be zero");
 }
 
-TEST_CASE("a file without metadata is refused") {
-  std::vector<std::byte> bytes(DVT_IMAGE_PAGE);
-  Container container{.header = {.magic = DVT_IMAGE_MAGIC,
-                                 .version_major = DVT_IMAGE_VERSION_MAJOR,
-                                 .target = DVT_TARGET_CPU,
-                                 .file_size = bytes.size(),
-                                 .segment_count = 1}};
-  container.segments[0] = {.kind = 99, .offset = DVT_IMAGE_PAGE};
-  std::memcpy(bytes.data(), &container, sizeof container);
-  repair_digests(bytes);
-  CHECK(open_message(bytes) == "segments: there is no metadata segment");
+TEST_CASE("a file without metadata is refused, and one with more than a page between segments") {
+  const auto message = [](uint64_t pages) {
+    std::vector<std::byte> bytes(pages * DVT_IMAGE_PAGE);
+    Container container{.header = {.magic = DVT_IMAGE_MAGIC,
+                                   .version_major = DVT_IMAGE_VERSION_MAJOR,
+                                   .target = DVT_TARGET_CPU,
+                                   .file_size = bytes.size(),
+                                   .segment_count = 1}};
+    container.segments[0] = {.kind = 99, .offset = bytes.size()};
+    std::memcpy(bytes.data(), &container, sizeof container);
+    repair_digests(bytes);
+    return open_message(bytes);
+  };
+  CHECK(message(1) == "segments: there is no metadata segment");
+  CHECK(message(2) == "segments[0].offset: the gap before it is a page or more");
 }
 
 TEST_CASE("two segments of one kind are refused, unknown kinds are skipped") {

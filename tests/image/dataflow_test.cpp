@@ -307,7 +307,10 @@ TEST_CASE("bodies read what their runner reads, and write for it") {
         }).find("graphs[0].inputs[1]: value 3 \"t\" is read before it is written") == 0);
   // Memory of a body is live while its runner runs.
   CHECK(
-      change([](ImageModel& m) { m.values[4].offset = 0; }) ==
+      change([](ImageModel& m) {
+        m.values[4].offset = 0;
+        m.arena_bytes = 16;
+      }) ==
       "values.offset[3]: value 3 \"t\" at [0, 16) shares memory with value 4 \"inner\" at [0, 16), "
       "and both are live at graphs[0] node 0");
 }
