@@ -192,8 +192,8 @@ void Memory::note_write(const void* address) {
     const uint64_t end =
         std::min(alias->offset + alias->reserved_bytes, writer.offset + writer.reserved_bytes);
     std::memset(alias->address + (begin - alias->offset), kPoison, end - begin);
-    // The last task of the old owner may write just before the first one of the new owner does.
-    if (alias->freed_serial != 0 || alias->written) alias->clobbered_by = writer.owner;
+    // Bytes that nobody wrote are nobody's loss: old owners write before new ones do.
+    if (alias->written) alias->clobbered_by = writer.owner;
   }
 }
 

@@ -40,8 +40,8 @@ std::vector<std::string> split(const std::string& line, char separator) {
 }
 
 std::vector<Point> read_points() {
-  const char* folder = std::getenv("DAVIT_TESTS_DATA_DIR");
-  REQUIRE_MESSAGE(folder != nullptr, "DAVIT_TESTS_DATA_DIR is not set");
+  const char* folder = std::getenv("DAVIT_TEST_DATA");
+  REQUIRE_MESSAGE(folder != nullptr, "DAVIT_TEST_DATA is not set");
   std::ifstream file(std::string(folder) + "/ascend_points.csv");
   REQUIRE(file.is_open());
   std::vector<Point> out;

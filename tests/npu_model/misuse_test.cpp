@@ -181,6 +181,37 @@ TEST_CASE("a free may follow the last submission of its stream") {
   CHECK(out[2047] == 5);
 }
 
+TEST_CASE("scratch memory passes from task to task within a stream, however late they run") {
+  for (const DvtNpuMode mode : {DVT_NPU_PROMPT, DVT_NPU_LAZY}) {
+    auto npu =
+        make_npu({.mode = mode, .overrides = {"hbm.capacity=0.000003814697265625"}});  // 4096 bytes
+    DvtStream* stream = make_stream(npu.get());
+    auto* data = make_array<uint8_t>(npu.get(), 2048, "data");
+    CHECK(dvt_npu_memset_async(npu.get(), stream, data, 0, 2048) == DVT_OK);
+    // Every task writes a block in the same range, the next one reads it; all are freed before
+    // anything runs in lazy mode.
+    std::vector<Arguments> records;
+    records.reserve(10);
+    for (int i = 0; i < 5; ++i) {
+      auto* scratch = make_array<uint8_t>(npu.get(), 2048, "scratch");
+      const Arguments& there = records.emplace_back(std::vector<void*>{data},
+                                                    std::vector<void*>{scratch}, uint64_t{2048});
+      const Arguments& back = records.emplace_back(std::vector<void*>{scratch},
+                                                   std::vector<void*>{data}, uint64_t{2048});
+      CHECK(launch(npu.get(), stream, there, vector_cost(64), "there") == DVT_OK);
+      CHECK(launch(npu.get(), stream, back, vector_cost(64), "back") == DVT_OK);
+      CHECK(dvt_npu_free(npu.get(), scratch) == DVT_OK);
+      if (i < 4) continue;
+      std::array<uint8_t, 2048> out{};
+      CHECK(dvt_npu_copy_async(npu.get(), stream, DVT_COPY_DEVICE_TO_HOST, out.data(), data, 2048,
+                               "out") == DVT_OK);
+      CHECK(dvt_npu_free(npu.get(), data) == DVT_OK);
+      CHECK(dvt_npu_stream_synchronize(npu.get(), stream, -1) == DVT_OK);
+      CHECK(out[0] == 10);
+    }
+  }
+}
+
 TEST_CASE("memory that another stream overwrites too early is reported with both owners") {
   for (const DvtNpuMode mode : {DVT_NPU_PROMPT, DVT_NPU_LAZY}) {
     auto npu =
