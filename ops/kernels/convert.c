@@ -108,10 +108,10 @@ static double f64_to_odd_from_i64(int64_t value) {
 #define DVT_EXPRESSION(x) ((x) != 0)
 #include "ops/kernels/convert_loop.inc"
 
-#define DVT_NAME u64_to_i64_saturating
+#define DVT_NAME u64_to_exponent
 #define DVT_FROM uint64_t
 #define DVT_TO int64_t
-#define DVT_EXPRESSION(x) ((x) > INT64_MAX ? INT64_MAX : (int64_t)(x))
+#define DVT_EXPRESSION(x) ((x) > INT64_MAX ? ((x)&0x3fffffffffffffffu) | 0x4000000000000000u : (x))
 #include "ops/kernels/convert_loop.inc"
 
 /* Narrowing: the same thirteen destinations from each wide dtype. */
@@ -215,9 +215,9 @@ DvtConvertLoop dvt_narrow_loop(DvtDType wide, DvtDType dtype) {
   }
 }
 
-DvtConvertLoop dvt_to_i64_loop(DvtDType dtype) {
+DvtConvertLoop dvt_exponent_loop(DvtDType dtype) {
   /* Widening an unsigned type of up to 32 bits gives the same bits as an i64. */
-  if (dtype == DVT_U64) return u64_to_i64_saturating;
+  if (dtype == DVT_U64) return u64_to_exponent;
   const DvtDType wide = dvt_wide_dtype(dtype);
   return wide == DVT_I64 || wide == DVT_U64 ? dvt_widen_loop(dtype) : NULL;
 }

@@ -29,8 +29,10 @@ DvtDType dvt_wide_dtype(DvtDType dtype);
 DvtConvertLoop dvt_widen_loop(DvtDType dtype);
 /* From a wide dtype to any dtype with a size; never NULL for such a pair. */
 DvtConvertLoop dvt_narrow_loop(DvtDType wide, DvtDType dtype);
-/* From an integer dtype or bool to i64, saturating; NULL for any other dtype. */
-DvtConvertLoop dvt_to_i64_loop(DvtDType dtype);
+/* From an integer dtype or bool to i64, for exponents of Pow; NULL for any other dtype. A u64 that
+ * i64 cannot hold becomes one of 2^62 or more that is equal modulo 2^62, which gives an integer
+ * base the same power modulo 2^64. */
+DvtConvertLoop dvt_exponent_loop(DvtDType dtype);
 /* Between f16 or bf16 and f32; NULL for any other dtype. */
 DvtConvertLoop dvt_half_to_f32_loop(DvtDType dtype);
 DvtConvertLoop dvt_f32_to_half_loop(DvtDType dtype);

@@ -308,7 +308,7 @@ static DvtCode run_pow(void* context) {
   const DvtBinaryAttributes* attributes = ctx->attributes;
   const DvtTensor* tensors[] = {dvt_input_tensor(ctx, 0), dvt_input_tensor(ctx, 1)};
   const DvtDType dtype = tensors[1]->dtype;
-  const DvtConvertLoop to_i64 = dvt_to_i64_loop(dtype);
+  const DvtConvertLoop to_i64 = dvt_exponent_loop(dtype);
   const DvtMap map = {.loop = to_i64 != NULL ? numeric(ctx)->pow_i64 : numeric(ctx)->pow_f64,
                       .input_count = 2,
                       .inputs = {input_operand(ctx, 0),
