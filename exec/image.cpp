@@ -82,7 +82,8 @@ void release_image(const DvtImage* image) {
 }
 
 Result<ImageHandle> open_image_file(const std::string& path, const OpenOptions& options) {
-  Result<Mapping> mapping = map_file(path, options.prefault);
+  // The digests read every page: mapping all at once is cheaper than a fault for each.
+  Result<Mapping> mapping = map_file(path, options.prefault || !options.skip_digests);
   if (!mapping.ok()) return std::move(mapping.status());
   ImageHandle image(new DvtImage);
   image->mapping = std::move(*mapping);

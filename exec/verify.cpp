@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "exec/block.hpp"
 #include "exec/verify_internal.hpp"
 
 namespace davit::exec {
@@ -60,6 +61,28 @@ Status check_limits(const OpenOptions& options, const ImageView& view) {
   return status;
 }
 
+// Bytes of the arrays of stages 4 to 7, about; what exceeds it comes from the heap.
+uint64_t scratch_bytes(const ImageView& view) {
+  uint64_t nodes = 0;
+  for (const GraphView& graph : view.graphs) nodes += graph.node_count;
+  constexpr uint64_t kPerValue = sizeof(ValueFacts) + 6 * sizeof(uint32_t) + 3 * sizeof(uint64_t);
+  return 4096 + view.values.count * kPerValue + 2 * nodes * sizeof(uint32_t);
+}
+
+// Stages 4 to 7.
+Status check_structure(const ImageView& view) {
+  const uint64_t bytes = scratch_bytes(view);
+  const Result<Block> block = Block::map(bytes, "the verifier");
+  if (!block.ok()) return Status(block.status().detail());
+  std::pmr::monotonic_buffer_resource scratch(block->at<std::byte>(0), bytes);
+  if (Status s = check_graphs(view, scratch); !s.ok()) return s;
+  FlowFacts facts(scratch);
+  if (Status s = map_memory(view, facts); !s.ok()) return s;
+  if (Status s = check_dataflow(view, facts, scratch); !s.ok()) return s;
+  if (Status s = check_device_memory(view, facts); !s.ok()) return s;
+  return check_plan(view, facts, scratch);
+}
+
 }  // namespace
 }  // namespace verify
 
@@ -75,14 +98,7 @@ Status verify_image(std::span<const std::byte> bytes, const OpenOptions& options
   if (options.resolve_kernels) {
     if (Status s = resolve_kernels(options.kernel_tables, view); !s.ok()) return s;
   }
-  if (Status s = check_graphs(view); !s.ok()) return s;
-  {
-    FlowFacts facts;
-    if (Status s = map_memory(view, facts); !s.ok()) return s;
-    if (Status s = check_dataflow(view, facts); !s.ok()) return s;
-    if (Status s = check_device_memory(view, facts); !s.ok()) return s;
-    if (Status s = check_plan(view, facts); !s.ok()) return s;
-  }
+  if (Status s = check_structure(view); !s.ok()) return s;
   return options.resolve_kernels ? check_kernels(view) : Status();
 }
 

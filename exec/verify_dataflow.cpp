@@ -29,18 +29,21 @@ struct Runner {
 
 class Dataflow {
  public:
-  Dataflow(const ImageView& view, FlowFacts& facts)
-      : view_(view), facts_(facts), runner_(view.graphs.size()) {}
+  Dataflow(const ImageView& view, FlowFacts& facts, Scratch& scratch)
+      : view_(view),
+        facts_(facts),
+        runner_(view.graphs.size()),
+        written_(&scratch),
+        last_at_(&scratch),
+        group_(&scratch),
+        port_written_(view.outputs.size(), false),
+        runs_for_input_(&scratch),
+        runs_for_output_(&scratch),
+        cursor_(&scratch) {}
 
   Status run() {
     if (Status s = order_graphs(); !s.ok()) return s;
-    mark_written();
-    const uint32_t values = view_.values.count;
-    facts_.home.assign(values, kNone);
-    last_writer_.assign(values, {});
-    facts_.root.assign(values, kNone);
-    last_at_.assign(facts_.by_address.size(), kNone);
-    port_written_.assign(view_.outputs.size(), false);
+    prepare_values();
     for (const uint32_t graph : facts_.graph_order) {
       if (Status s = scan(graph); !s.ok()) return s;
     }
@@ -51,28 +54,32 @@ class Dataflow {
   }
 
  private:
-  struct Writer {
-    uint32_t graph = kNone;
-    uint32_t node = kNone;
-  };
-
   Status order_graphs();
   Status claim_bodies(uint32_t graph);
   Status claim_body(uint32_t graph, uint32_t node, uint32_t at, uint32_t body);
-  void mark_written();
+  void prepare_values();
   void begin_body(uint32_t graph);
   Status scan(uint32_t graph);
   Status check_phase(uint32_t value, const char* column, uint32_t at) const;
   Status read(uint32_t value, uint32_t node, const char* column, uint32_t at);
+  Status read_from_outside(uint32_t value, const char* column, uint32_t at);
   Status write(uint32_t value, uint32_t node, uint32_t at);
-  Status overwrite(uint32_t value, uint32_t node, uint32_t at);
+  Status write_cell(uint32_t value, uint32_t node, uint32_t at);
   Status settle(uint32_t value, const char* column, uint32_t at);
-  Status expect_edge(uint32_t from, uint32_t to, uint32_t value);
+  [[nodiscard]] bool has_edge(uint32_t from, uint32_t to);
+  // The usual case of read(), decided without a Status: written in this graph, and the edge is
+  // there.
+  [[nodiscard]] bool follows_writer(uint32_t value, uint32_t node) {
+    const uint32_t root = facts_.values[value].root;
+    if (root == kNone) return false;
+    const ValueFacts& source = facts_.values[root];
+    return source.writer_graph == graph_index_ && has_edge(source.writer_node, node);
+  }
 
   [[nodiscard]] bool in_memory(uint32_t value) const { return facts_.rank[value] != kNone; }
   [[nodiscard]] uint64_t bytes(uint32_t value) const { return view_.tensor_of(value)->bytes; }
   // First position in by_address with the value's address.
-  [[nodiscard]] uint32_t group(uint32_t value) const;
+  [[nodiscard]] uint32_t group(uint32_t value) const { return group_[facts_.rank[value]]; }
   [[nodiscard]] bool visible(uint32_t owner, uint32_t value) const;
   [[nodiscard]] bool writes_on_behalf(uint32_t value) const {
     return !runs_for_output_.empty() && runs_for_output_[value] == graph_index_;
@@ -80,18 +87,17 @@ class Dataflow {
 
   const ImageView& view_;
   FlowFacts& facts_;
-  std::vector<Runner> runner_;       // Per graph; of bodies only.
-  std::vector<bool> written_;        // Per value: some node lists it as an output.
-  std::vector<Writer> last_writer_;  // Per value: the last node so far.
-  std::vector<uint32_t> last_at_;    // Per group: the value written last at its address.
-  std::vector<uint32_t> group_;      // Per rank, see group().
+  std::vector<Runner> runner_;          // Per graph; of bodies only.
+  std::pmr::vector<uint8_t> written_;   // Per value: some node lists it as an output.
+  std::pmr::vector<uint32_t> last_at_;  // Per group: the value written last at its address.
+  std::pmr::vector<uint32_t> group_;    // Per rank, see group().
   std::vector<bool> port_written_;
   // Per value, only when there are bodies: the last body whose runner has it as input, output.
-  std::vector<uint32_t> runs_for_input_, runs_for_output_;
+  std::pmr::vector<uint32_t> runs_for_input_, runs_for_output_;
   // Of the graph that is being scanned.
   uint32_t graph_index_ = 0;
   const GraphView* graph_ = nullptr;
-  std::vector<uint32_t> cursor_;  // Per node: next successor to match.
+  std::pmr::vector<uint32_t> cursor_;  // Per node: next successor to match.
 };
 
 // ---- Bodies ------------------------------------------------------------------------------------
@@ -157,21 +163,19 @@ void Dataflow::begin_body(uint32_t graph) {
 
 // ---- Values ------------------------------------------------------------------------------------
 
-void Dataflow::mark_written() {
-  written_.assign(view_.values.count, false);
+void Dataflow::prepare_values() {
+  written_.assign(view_.values.count, 0);
   for (const GraphView& graph : view_.graphs) {
-    for (uint32_t i = 0; i < graph.outputs_off[graph.node_count]; ++i) {
-      written_[graph.outputs[i]] = true;
-    }
+    for (uint32_t i = 0; i < graph.outputs_off[graph.node_count]; ++i)
+      written_[graph.outputs[i]] = 1;
   }
-  group_.resize(facts_.by_address.size());
-  for (uint32_t i = 0; i < group_.size(); ++i) {
-    group_[i] = i > 0 && facts_.address[i] == facts_.address[i - 1] ? group_[i - 1] : i;
+  facts_.values.assign(view_.values.count, {});
+  const size_t members = facts_.by_address.size();
+  last_at_.assign(members, kNone);
+  group_.resize(members);
+  for (uint32_t i = 0; i < members; ++i) {
+    group_[i] = i > 0 && facts_.begin[i] == facts_.begin[i - 1] ? group_[i - 1] : i;
   }
-}
-
-uint32_t Dataflow::group(uint32_t value) const {
-  return group_[facts_.rank[value]];
 }
 
 // True when `value`, written in graph `owner` and not in this one, may be used here.
@@ -197,11 +201,10 @@ Status Dataflow::check_phase(uint32_t value, const char* column, uint32_t at) co
                 graph_index_, column, at, describe_value(view_, value).c_str());
 }
 
-// Finds the memory behind a value that is about to be read.
+// Finds the memory behind a value that is read for the first time before it is written, if ever.
 Status Dataflow::settle(uint32_t value, const char* column, uint32_t at) {
-  uint32_t& root = facts_.root[value];
-  if (root != kNone) return {};
-  if (written_[value] || bytes(value) == 0) {
+  uint32_t& root = facts_.values[value].root;
+  if (!in_memory(value) || written_[value] != 0 || bytes(value) == 0) {
     root = value;
     return {};
   }
@@ -218,74 +221,82 @@ Status Dataflow::settle(uint32_t value, const char* column, uint32_t at) {
   return {};
 }
 
-Status Dataflow::expect_edge(uint32_t from, uint32_t to, uint32_t value) {
-  // Readers come in ascending order, and so do successors: each is passed once.
-  uint32_t& at = cursor_[from];
+// Readers come in ascending order, and so do successors: each is passed once.
+bool Dataflow::has_edge(uint32_t from, uint32_t to) {
+  uint32_t at = cursor_[from];
   const uint32_t end = graph_->succ_off[from + 1];
   while (at < end && graph_->succ[at] < to) ++at;
-  if (at < end && graph_->succ[at] == to) return {};
-  return broken("graphs[%u].succ: node %u must be a successor of node %u, whose value %s it uses",
-                graph_index_, to, from, describe_value(view_, value).c_str());
+  cursor_[from] = at;
+  return at < end && graph_->succ[at] == to;
 }
 
-Status Dataflow::read(uint32_t value, uint32_t node, const char* column, uint32_t at) {
+// A value whose memory no node of this graph has written so far.
+Status Dataflow::read_from_outside(uint32_t value, const char* column, uint32_t at) {
   const ValueKind kind = view_.values.kind[value];
   if (kind == ValueKind::kConstant) return {};
-  if (kind == ValueKind::kInput) return check_phase(value, column, at);
-  if (kind == ValueKind::kOutput) {
+  if (kind == ValueKind::kInput || kind == ValueKind::kOutput) {
     if (Status s = check_phase(value, column, at); !s.ok()) return s;
   }
-  uint32_t source = value;
-  if (in_memory(value)) {
-    if (Status s = settle(value, column, at); !s.ok()) return s;
-    source = facts_.root[value];
-    if (bytes(value) == 0 && !written_[value]) return {};
-  }
-  const Writer writer = last_writer_[source];
-  if (writer.graph == graph_index_) return expect_edge(writer.node, node, value);
-  if (visible(facts_.home[source], value)) return {};
+  if (kind == ValueKind::kInput) return {};
+  const bool empty_view = in_memory(value) && written_[value] == 0 && bytes(value) == 0;
+  if (empty_view || visible(facts_.values[facts_.values[value].root].home, value)) return {};
   return broken("graphs[%u].%s[%u]: value %s is read before it is written", graph_index_, column,
                 at, describe_value(view_, value).c_str());
 }
 
-// A launch writes device memory whose address is in the cell already.
-Status Dataflow::overwrite(uint32_t value, uint32_t node, uint32_t at) {
-  if (Status s = read(value, node, "outputs", at); !s.ok()) return s;
-  last_writer_[value] = {graph_index_, node};
+Status Dataflow::read(uint32_t value, uint32_t node, const char* column, uint32_t at) {
+  if (facts_.values[value].root == kNone) {
+    if (Status s = settle(value, column, at); !s.ok()) return s;
+  }
+  const ValueFacts& source = facts_.values[facts_.values[value].root];
+  if (source.writer_graph != graph_index_) return read_from_outside(value, column, at);
+  if (has_edge(source.writer_node, node)) return {};
+  return broken("graphs[%u].succ: node %u must be a successor of node %u, whose value %s it uses",
+                graph_index_, node, source.writer_node, describe_value(view_, value).c_str());
+}
+
+Status Dataflow::write_cell(uint32_t value, uint32_t node, uint32_t at) {
+  ValueFacts& facts = facts_.values[value];
+  if (facts.writer_graph == graph_index_) {
+    return broken("graphs[%u].outputs[%u]: value %s is also written by node %u", graph_index_, at,
+                  describe_value(view_, value).c_str(), facts.writer_node);
+  }
+  if (!writes_on_behalf(value)) {
+    if (facts.home != kNone) {
+      return broken("graphs[%u].outputs[%u]: value %s is also written in graphs[%u]", graph_index_,
+                    at, describe_value(view_, value).c_str(), facts.home);
+    }
+    facts.home = graph_index_;
+  }
+  facts.root = value;
+  facts.writer_graph = graph_index_;
+  facts.writer_node = node;
+  if (in_memory(value) && bytes(value) != 0) last_at_[group(value)] = value;
   return {};
 }
 
 Status Dataflow::write(uint32_t value, uint32_t node, uint32_t at) {
-  const ValueKind kind = view_.values.kind[value];
-  if (kind == ValueKind::kConstant || kind == ValueKind::kInput) {
-    return broken("graphs[%u].outputs[%u]: value %s is a constant or an input", graph_index_, at,
-                  describe_value(view_, value).c_str());
+  switch (view_.values.kind[value]) {
+    case ValueKind::kConstant:
+    case ValueKind::kInput:
+      return broken("graphs[%u].outputs[%u]: value %s is a constant or an input", graph_index_, at,
+                    describe_value(view_, value).c_str());
+    case ValueKind::kOutput:
+      if (Status s = check_phase(value, "outputs", at); !s.ok()) return s;
+      port_written_[view_.values.offset[value]] = true;
+      break;
+    case ValueKind::kDevice:
+      if (graph_->lane[node] != DVT_KERNEL_LANE_LAUNCH) break;
+      // A launch writes device memory whose address is in the cell already.
+      if (Status s = read(value, node, "outputs", at); !s.ok()) return s;
+      facts_.values[value].writer_graph = graph_index_;
+      facts_.values[value].writer_node = node;
+      return {};
+    case ValueKind::kWord:
+    case ValueKind::kPlanned:
+      break;
   }
-  if (kind == ValueKind::kOutput) {
-    if (Status s = check_phase(value, "outputs", at); !s.ok()) return s;
-    port_written_[view_.values.offset[value]] = true;
-  }
-  if (kind == ValueKind::kDevice && graph_->lane[node] == DVT_KERNEL_LANE_LAUNCH) {
-    return overwrite(value, node, at);
-  }
-  Writer& last = last_writer_[value];
-  if (last.graph == graph_index_) {
-    return broken("graphs[%u].outputs[%u]: value %s is also written by node %u", graph_index_, at,
-                  describe_value(view_, value).c_str(), last.node);
-  }
-  if (!writes_on_behalf(value)) {
-    if (facts_.home[value] != kNone) {
-      return broken("graphs[%u].outputs[%u]: value %s is also written in graphs[%u]", graph_index_,
-                    at, describe_value(view_, value).c_str(), facts_.home[value]);
-    }
-    facts_.home[value] = graph_index_;
-  }
-  last = {graph_index_, node};
-  if (in_memory(value)) {
-    facts_.root[value] = value;
-    if (bytes(value) != 0) last_at_[group(value)] = value;
-  }
-  return {};
+  return write_cell(value, node, at);
 }
 
 Status Dataflow::scan(uint32_t graph) {
@@ -295,8 +306,9 @@ Status Dataflow::scan(uint32_t graph) {
   if (graph_->role == GraphRole::kBody) begin_body(graph);
   for (uint32_t node = 0; node < graph_->node_count; ++node) {
     for (uint32_t at = graph_->inputs_off[node]; at < graph_->inputs_off[node + 1]; ++at) {
-      if (graph_->inputs[at] == kNone) continue;
-      if (Status s = read(graph_->inputs[at], node, "inputs", at); !s.ok()) return s;
+      const uint32_t value = graph_->inputs[at];
+      if (value == kNone || follows_writer(value, node)) continue;
+      if (Status s = read(value, node, "inputs", at); !s.ok()) return s;
     }
     for (uint32_t at = graph_->outputs_off[node]; at < graph_->outputs_off[node + 1]; ++at) {
       if (Status s = write(graph_->outputs[at], node, at); !s.ok()) return s;
@@ -307,8 +319,8 @@ Status Dataflow::scan(uint32_t graph) {
 
 }  // namespace
 
-Status check_dataflow(const ImageView& view, FlowFacts& facts) {
-  return Dataflow(view, facts).run();
+Status check_dataflow(const ImageView& view, FlowFacts& facts, Scratch& scratch) {
+  return Dataflow(view, facts, scratch).run();
 }
 
 }  // namespace davit::exec::verify

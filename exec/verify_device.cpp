@@ -189,7 +189,7 @@ Status DeviceMemory::release(uint32_t node) {
                     node, describe_value(view_, value).c_str(),
                     describe_value(view_, allocation_[value]).c_str());
     }
-    const uint32_t home = facts_.home[value];
+    const uint32_t home = facts_.values[value].home;
     if (home != index_ && !(graph_->role == GraphRole::kDeInit && home == view_.init)) {
       return broken("graphs[%u] node %u: frees device value %s, which graphs[%u] allocated", index_,
                     node, describe_value(view_, value).c_str(), home);

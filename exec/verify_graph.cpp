@@ -35,125 +35,160 @@ Status check_kernel_ref(const KernelRefView& ref, const DvtKernel& kernel, uint3
   return {};
 }
 
-// Checks the nodes of one graph against the tables they index.
+// What a node must look like whose kernel this is.
+struct Signature {
+  uint32_t input_min, input_max, output_min, output_max;
+  uint32_t attribute_bytes;
+};
+
+Signature signature_of(const DvtKernel& kernel) {
+  return {kernel.input_min, kernel.input_max, kernel.output_min, kernel.output_max,
+          kernel.attribute_bytes};
+}
+
+// Checks one graph against the tables it indexes, column by column.
 class GraphChecker {
  public:
-  GraphChecker(const ImageView& view, uint32_t index, const std::vector<DvtDeviceNode>& nodes)
-      : view_(view), graph_(view.graphs[index]), index_(index), nodes_(nodes) {}
+  GraphChecker(const ImageView& view, uint32_t index, const std::vector<DvtDeviceNode>& nodes,
+               const std::vector<Signature>& signatures)
+      : view_(view),
+        graph_(view.graphs[index]),
+        index_(index),
+        nodes_(nodes),
+        signatures_(signatures) {}
 
   Status check() const {
+    if (Status s = check_ids(); !s.ok()) return s;
+    if (Status s = check_lanes(); !s.ok()) return s;
+    if (Status s = check_device_kernels(); !s.ok()) return s;
+    if (Status s = check_signatures(); !s.ok()) return s;
     for (uint32_t node = 0; node < graph_.node_count; ++node) {
-      if (Status s = check_node(node); !s.ok()) return s;
       if (Status s = check_succ(node); !s.ok()) return s;
+    }
+    for (uint32_t node = 0; graph_.free_off != nullptr && node < graph_.node_count; ++node) {
       if (Status s = check_free_row(node); !s.ok()) return s;
     }
-    if (Status s = check_operands("inputs", graph_.inputs, graph_.inputs_off, true); !s.ok()) {
-      return s;
-    }
-    return check_operands("outputs", graph_.outputs, graph_.outputs_off, false);
+    return {};
   }
 
  private:
-  Status check_node(uint32_t node) const;
-  Status check_names(uint32_t node) const;
-  Status check_device_kernel(uint32_t node) const;
-  Status check_signature(uint32_t node) const;
-  Status check_count(uint32_t node, const char* what, uint32_t count, uint32_t min, uint32_t max,
-                     const DvtKernel& kernel) const;
+  Status check_column(const char* name, const uint32_t* column, uint32_t size, size_t limit,
+                      bool none_allowed, const char* table) const;
+  Status check_ids() const;
+  Status check_lanes() const;
+  Status check_device_kernels() const;
+  Status check_signatures() const;
+  Status check_signature(uint32_t node, uint32_t kernel) const;
   Status check_succ(uint32_t node) const;
   Status check_free_row(uint32_t node) const;
-  Status check_operands(const char* column, const uint32_t* ids, const uint32_t* offsets,
-                        bool none_allowed) const;
 
   const ImageView& view_;
   const GraphView& graph_;
   uint32_t index_;
-  const std::vector<DvtDeviceNode>& nodes_;  // Per kernel of the image.
+  const std::vector<DvtDeviceNode>& nodes_;   // Per kernel of the image.
+  const std::vector<Signature>& signatures_;  // The same; empty when kernels are not resolved.
 };
 
-Status GraphChecker::check_node(uint32_t node) const {
-  const uint32_t kernel = graph_.kernel[node];
-  if (kernel >= view_.kernel_refs.size()) {
-    return broken("graphs[%u].kernel[%u]: %u is not in kernels", index_, node, kernel);
+// Every entry is below `limit`, or none where that is allowed. A null column is absent.
+Status GraphChecker::check_column(const char* name, const uint32_t* column, uint32_t size,
+                                  size_t limit, bool none_allowed, const char* table) const {
+  if (column == nullptr) return {};
+  for (uint32_t i = 0; i < size; ++i) {
+    if (column[i] < limit || (none_allowed && column[i] == kNone)) continue;
+    return broken("graphs[%u].%s[%u]: %u is not in %s", index_, name, i, column[i], table);
   }
-  const KernelRefView& ref = view_.kernel_refs[kernel];
-  if (graph_.lane[node] != (ref.flags & DVT_KERNEL_LANE_MASK)) {
-    return broken("graphs[%u].lane[%u]: %u, but the kernel \"%s\" runs on lane %u", index_, node,
-                  graph_.lane[node], ref.name, ref.flags & DVT_KERNEL_LANE_MASK);
-  }
-  const uint32_t stream = graph_.stream_of(node);
-  if (stream != kNone && stream >= view_.stream_count) {
-    return broken("graphs[%u].stream[%u]: %u is not below streams.stream_count (%u)", index_, node,
-                  stream, view_.stream_count);
-  }
-  const uint32_t cost = graph_.cost_of(node);
-  if (cost != kNone && cost >= view_.cost_count) {
-    return broken("graphs[%u].cost[%u]: %u is not in costs", index_, node, cost);
-  }
-  if (graph_.attributes_off != nullptr && graph_.attributes_off[node] % 8 != 0) {
-    return broken("graphs[%u].attributes_off[%u]: must be a multiple of 8", index_, node);
-  }
-  if (Status s = check_names(node); !s.ok()) return s;
-  if (Status s = check_device_kernel(node); !s.ok()) return s;
-  return view_.kernels.empty() ? Status() : check_signature(node);
+  return {};
 }
 
-Status GraphChecker::check_names(uint32_t node) const {
-  const uint32_t origin = graph_.origin_of(node);
-  if (origin != kNone && origin >= view_.strings.size()) {
-    return broken("graphs[%u].origin[%u]: %u is not in strings", index_, node, origin);
+Status GraphChecker::check_ids() const {
+  const GraphView& g = graph_;
+  const uint32_t n = g.node_count;
+  const struct {
+    const char* name;
+    const uint32_t* column;
+    uint32_t size;
+    size_t limit;
+    bool none_allowed;
+    const char* table;
+  } columns[] = {
+      {"kernel", g.kernel, n, view_.kernel_refs.size(), false, "kernels"},
+      {"stream", g.stream_column, n, view_.stream_count, true, "the stream plan"},
+      {"origin", g.origin_column, n, view_.strings.size(), true, "strings"},
+      {"op", g.op_column, n, view_.strings.size(), true, "strings"},
+      {"cost", g.cost_column, n, view_.cost_count, true, "costs"},
+      {"inputs", g.inputs, g.inputs_off[n], view_.values.count, true, "values"},
+      {"outputs", g.outputs, g.outputs_off[n], view_.values.count, false, "values"},
+  };
+  for (const auto& c : columns) {
+    if (Status s = check_column(c.name, c.column, c.size, c.limit, c.none_allowed, c.table);
+        !s.ok()) {
+      return s;
+    }
   }
-  const uint32_t op = graph_.op_of(node);
-  if (op != kNone && op >= view_.strings.size()) {
-    return broken("graphs[%u].op[%u]: %u is not in strings", index_, node, op);
+  return {};
+}
+
+Status GraphChecker::check_lanes() const {
+  for (uint32_t node = 0; node < graph_.node_count; ++node) {
+    const KernelRefView& ref = view_.kernel_refs[graph_.kernel[node]];
+    if (graph_.lane[node] == (ref.flags & DVT_KERNEL_LANE_MASK)) continue;
+    return broken("graphs[%u].lane[%u]: %u, but the kernel \"%s\" runs on lane %u", index_, node,
+                  graph_.lane[node], ref.name, ref.flags & DVT_KERNEL_LANE_MASK);
   }
   return {};
 }
 
 // A node has a device kernel if and only if its kernel launches one.
-Status GraphChecker::check_device_kernel(uint32_t node) const {
-  const uint32_t device_kernel = graph_.device_kernel_of(node);
-  if (nodes_[graph_.kernel[node]] != DVT_NODE_LAUNCH) {
-    if (device_kernel == kNone) return {};
-    return broken("graphs[%u].device_kernel[%u]: only LaunchKernel nodes have one", index_, node);
-  }
-  if (device_kernel >= view_.kernel_refs.size()) {
-    return broken("graphs[%u].device_kernel[%u]: %u is not in kernels", index_, node,
-                  device_kernel);
-  }
-  if ((view_.kernel_refs[device_kernel].flags & DVT_KERNEL_DEVICE) == 0) {
-    return broken("graphs[%u].device_kernel[%u]: \"%s\" does not run on devices", index_, node,
-                  view_.kernel_refs[device_kernel].name);
+Status GraphChecker::check_device_kernels() const {
+  for (uint32_t node = 0; node < graph_.node_count; ++node) {
+    const uint32_t device_kernel = graph_.device_kernel_of(node);
+    if (nodes_[graph_.kernel[node]] != DVT_NODE_LAUNCH) {
+      if (device_kernel == kNone) continue;
+      return broken("graphs[%u].device_kernel[%u]: only LaunchKernel nodes have one", index_, node);
+    }
+    if (device_kernel >= view_.kernel_refs.size()) {
+      return broken("graphs[%u].device_kernel[%u]: %u is not in kernels", index_, node,
+                    device_kernel);
+    }
+    if ((view_.kernel_refs[device_kernel].flags & DVT_KERNEL_DEVICE) == 0) {
+      return broken("graphs[%u].device_kernel[%u]: \"%s\" does not run on devices", index_, node,
+                    view_.kernel_refs[device_kernel].name);
+    }
   }
   return {};
 }
 
-Status GraphChecker::check_count(uint32_t node, const char* what, uint32_t count, uint32_t min,
-                                 uint32_t max, const DvtKernel& kernel) const {
-  if (count >= min && count <= max) return {};
-  return broken("graphs[%u].%s_off[%u]: the node has %u %s, \"%s\" takes %u to %u", index_, what,
-                node, count, what, kernel.name, min, max);
+// Counts and attributes are those of the kernel that computes: for a launch, the device kernel.
+Status GraphChecker::check_signatures() const {
+  for (uint32_t node = 0; node < graph_.node_count; ++node) {
+    if (graph_.attributes_off != nullptr && graph_.attributes_off[node] % 8 != 0) {
+      return broken("graphs[%u].attributes_off[%u]: must be a multiple of 8", index_, node);
+    }
+    if (signatures_.empty()) continue;
+    const uint32_t device_kernel = graph_.device_kernel_of(node);
+    const uint32_t kernel = device_kernel == kNone ? graph_.kernel[node] : device_kernel;
+    if (Status s = check_signature(node, kernel); !s.ok()) return s;
+  }
+  return {};
 }
 
-// Counts and attributes are those of the kernel that computes: for a launch, the device kernel.
-Status GraphChecker::check_signature(uint32_t node) const {
-  const uint32_t device_kernel = graph_.device_kernel_of(node);
-  const uint32_t computing = device_kernel == kNone ? graph_.kernel[node] : device_kernel;
-  const DvtKernel& kernel = *view_.kernels[computing];
-  if (Status s = check_count(node, "inputs", static_cast<uint32_t>(graph_.inputs_of(node).size()),
-                             kernel.input_min, kernel.input_max, kernel);
-      !s.ok()) {
-    return s;
-  }
-  if (Status s = check_count(node, "outputs", static_cast<uint32_t>(graph_.outputs_of(node).size()),
-                             kernel.output_min, kernel.output_max, kernel);
-      !s.ok()) {
-    return s;
-  }
+Status GraphChecker::check_signature(uint32_t node, uint32_t kernel) const {
+  const Signature& expected = signatures_[kernel];
+  const char* name = view_.kernel_refs[kernel].name;
+  const size_t inputs = graph_.inputs_of(node).size();
+  const size_t outputs = graph_.outputs_of(node).size();
   const size_t attribute_bytes = graph_.attributes_of(node).size();
-  if (attribute_bytes != kernel.attribute_bytes) {
+  if (inputs < expected.input_min || inputs > expected.input_max) {
+    return broken("graphs[%u].inputs_off[%u]: the node has %zu inputs, \"%s\" takes %u to %u",
+                  index_, node, inputs, name, expected.input_min, expected.input_max);
+  }
+  if (outputs < expected.output_min || outputs > expected.output_max) {
+    return broken("graphs[%u].outputs_off[%u]: the node has %zu outputs, \"%s\" takes %u to %u",
+                  index_, node, outputs, name, expected.output_min, expected.output_max);
+  }
+  if (attribute_bytes != expected.attribute_bytes) {
     return broken("graphs[%u].attributes_off[%u]: a record of %zu bytes, \"%s\" has one of %u",
-                  index_, node, attribute_bytes, kernel.name, kernel.attribute_bytes);
+                  index_, node, attribute_bytes, name, expected.attribute_bytes);
   }
   return {};
 }
@@ -197,17 +232,7 @@ Status GraphChecker::check_free_row(uint32_t node) const {
   return {};
 }
 
-Status GraphChecker::check_operands(const char* column, const uint32_t* ids,
-                                    const uint32_t* offsets, bool none_allowed) const {
-  for (uint32_t i = 0; i < offsets[graph_.node_count]; ++i) {
-    if (ids[i] < view_.values.count || (none_allowed && ids[i] == kNone)) continue;
-    return broken("graphs[%u].%s[%u]: %u is not in values", index_, column, i, ids[i]);
-  }
-  return {};
-}
-
-// Both columns are optional; the nodes' own checks do not cover the sums.
-Status check_indegree(const ImageView& view, uint32_t index, std::vector<uint32_t>& count) {
+Status check_indegree(const ImageView& view, uint32_t index, std::pmr::vector<uint32_t>& count) {
   const GraphView& graph = view.graphs[index];
   count.assign(graph.node_count, 0);
   for (uint32_t i = 0; i < graph.edge_count; ++i) ++count[graph.succ[i]];
@@ -244,11 +269,13 @@ Status resolve_kernels(std::span<const DvtKernelTable> tables, ImageView& view) 
   return {};
 }
 
-Status check_graphs(const ImageView& view) {
+Status check_graphs(const ImageView& view, Scratch& scratch) {
   const std::vector<DvtDeviceNode> nodes = device_nodes(view);
-  std::vector<uint32_t> count;
+  std::vector<Signature> signatures;
+  for (const DvtKernel* kernel : view.kernels) signatures.push_back(signature_of(*kernel));
+  std::pmr::vector<uint32_t> count(&scratch);
   for (uint32_t i = 0; i < view.graphs.size(); ++i) {
-    if (Status s = GraphChecker(view, i, nodes).check(); !s.ok()) return s;
+    if (Status s = GraphChecker(view, i, nodes, signatures).check(); !s.ok()) return s;
     if (Status s = check_indegree(view, i, count); !s.ok()) return s;
   }
   return {};

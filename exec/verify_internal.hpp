@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct Segments {
   std::span<const std::byte> metadata;
   std::span<const std::byte> constants;
 };
+
+// Memory of the verifier's large arrays: one block, so that filling it in costs few page faults.
+using Scratch = std::pmr::memory_resource;
 
 // A broken rule: DVT_INVALID_IMAGE at stage check.
 [[gnu::format(printf, 1, 2)]] Status broken(const char* format, ...);
@@ -43,35 +47,46 @@ Status read_metadata(std::span<const std::byte> metadata, ImageView& view);
 Status resolve_kernels(std::span<const DvtKernelTable> tables, ImageView& view);
 
 // 4. Ids, lanes, operand counts, attributes, edges, rows of every graph.
-Status check_graphs(const ImageView& view);
+Status check_graphs(const ImageView& view, Scratch& scratch);
 
 // Which of dvt_device_kernels() each kernel of the image is.
 std::vector<DvtDeviceNode> device_nodes(const ImageView& view);
 
+// What the data flow analysis knows of a value.
+struct ValueFacts {
+  // The value whose memory it reads: itself when it is written; for a view, the value that was
+  // written last at its address. kNone when it is neither written nor, so far, read.
+  uint32_t root = kNone;
+  uint32_t home = kNone;  // The graph that writes its cell.
+  // The last node so far that lists it among its outputs.
+  uint32_t writer_graph = kNone;
+  uint32_t writer_node = kNone;
+};
+
 // What the data flow analysis finds out, for the checks after it.
 struct FlowFacts {
+  explicit FlowFacts(Scratch& scratch)
+      : by_address(&scratch), begin(&scratch), end(&scratch), rank(&scratch), values(&scratch) {}
+
   // Values in the arena or an output port, by ascending address. Output ports lie behind the arena.
-  std::vector<uint32_t> by_address;
-  std::vector<uint64_t> address;  // [by_address.size()], same order.
-  std::vector<uint32_t> rank;     // Per value: its position in by_address, or kNone.
-  // Per value in memory: the value whose memory it reads; itself when it is written; kNone when it
-  // is neither read nor written.
-  std::vector<uint32_t> root;
-  std::vector<uint32_t> home;         // Per value: the graph that writes its cell, or kNone.
-  std::vector<uint32_t> graph_order;  // All graphs: Init, Main, DeInit, then bodies, parents first.
+  std::pmr::vector<uint32_t> by_address;
+  std::pmr::vector<uint64_t> begin, end;  // Their addresses, in the same order.
+  std::pmr::vector<uint32_t> rank;        // Per value: its position in by_address, or kNone.
+  std::pmr::vector<ValueFacts> values;    // Per value.
+  std::vector<uint32_t> graph_order;      // Init, Main, DeInit, then bodies, parents first.
 };
 
 // Sorts the values by address. Precondition: stages 1 to 4.
 Status map_memory(const ImageView& view, FlowFacts& facts);
 
 // 5. Who writes and reads what, in which order; edges; bodies. Fills in the rest of `facts`.
-Status check_dataflow(const ImageView& view, FlowFacts& facts);
+Status check_dataflow(const ImageView& view, FlowFacts& facts, Scratch& scratch);
 
 // 6. Device memory: who allocates, uses and frees it.
 Status check_device_memory(const ImageView& view, const FlowFacts& facts);
 
 // 7. No two values that may be live at the same time share memory.
-Status check_plan(const ImageView& view, const FlowFacts& facts);
+Status check_plan(const ImageView& view, const FlowFacts& facts, Scratch& scratch);
 
 // 8. Every kernel's own check.
 Status check_kernels(const ImageView& view);

@@ -8,40 +8,37 @@
 namespace davit::exec::verify {
 namespace {
 
-// Sorts ids by key, least significant digit first: linear, and stable, so that equal addresses
-// stay in id order.
-class RadixSort {
- public:
-  static constexpr uint32_t kDigitBits = 11;
-  static constexpr uint32_t kDigits = 1U << kDigitBits;
+using Ids = std::pmr::vector<uint32_t>;
+using Keys = std::pmr::vector<uint64_t>;
 
-  void sort(std::vector<uint32_t>& ids, std::vector<uint64_t>& keys, uint32_t low_bit) {
-    if (std::is_sorted(keys.begin(), keys.end())) return;
-    const uint64_t max = *std::max_element(keys.begin(), keys.end());
-    ids_out_.resize(ids.size());
-    keys_out_.resize(keys.size());
-    for (uint32_t shift = low_bit; shift < 64 && (max >> shift) != 0; shift += kDigitBits) {
-      pass(ids, keys, shift);
-      ids.swap(ids_out_);
-      keys.swap(keys_out_);
-    }
+constexpr uint32_t kDigitBits = 11;
+constexpr uint32_t kDigits = 1U << kDigitBits;
+
+// One pass of the sort: by the digit at `shift`.
+void sort_digit(const Ids& ids, const Keys& keys, uint32_t shift, Ids& ids_out, Keys& keys_out) {
+  std::vector<uint32_t> next(kDigits + 1, 0);
+  for (const uint64_t key : keys) ++next[((key >> shift) & (kDigits - 1)) + 1];
+  for (uint32_t d = 0; d < kDigits; ++d) next[d + 1] += next[d];
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint32_t to = next[(keys[i] >> shift) & (kDigits - 1)]++;
+    ids_out[to] = ids[i];
+    keys_out[to] = keys[i];
   }
+}
 
- private:
-  void pass(const std::vector<uint32_t>& ids, const std::vector<uint64_t>& keys, uint32_t shift) {
-    std::vector<uint32_t> next(kDigits + 1, 0);
-    for (const uint64_t key : keys) ++next[((key >> shift) & (kDigits - 1)) + 1];
-    for (uint32_t d = 0; d < kDigits; ++d) next[d + 1] += next[d];
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const uint32_t to = next[(keys[i] >> shift) & (kDigits - 1)]++;
-      ids_out_[to] = ids[i];
-      keys_out_[to] = keys[i];
-    }
+// Sorts ids by key, least significant digit first: linear, and stable, so that equal addresses stay
+// in id order. Bits below `low_bit` are equal in all keys.
+void sort_by_key(Ids& ids, Keys& keys, uint32_t low_bit) {
+  if (std::is_sorted(keys.begin(), keys.end())) return;
+  const uint64_t max = *std::max_element(keys.begin(), keys.end());
+  Ids ids_out(ids.size(), ids.get_allocator());
+  Keys keys_out(keys.size(), keys.get_allocator());
+  for (uint32_t shift = low_bit; shift < 64 && (max >> shift) != 0; shift += kDigitBits) {
+    sort_digit(ids, keys, shift, ids_out, keys_out);
+    ids.swap(ids_out);
+    keys.swap(keys_out);
   }
-
-  std::vector<uint32_t> ids_out_;
-  std::vector<uint64_t> keys_out_;
-};
+}
 
 // Gives each output port a range of its own behind the arena.
 Status place_outputs(const ImageView& view, std::vector<uint64_t>& base) {
@@ -68,19 +65,24 @@ Status map_memory(const ImageView& view, FlowFacts& facts) {
   size_t members = 0;
   for (uint32_t v = 0; v < count; ++v) members += in_memory(v) ? 1 : 0;
   facts.by_address.reserve(members);
-  facts.address.reserve(members);
+  facts.begin.reserve(members);
   for (uint32_t v = 0; v < count; ++v) {
     if (!in_memory(v)) continue;
     const uint64_t offset = view.values.offset[v];
     facts.by_address.push_back(v);
-    facts.address.push_back(view.values.kind[v] == ValueKind::kPlanned ? offset
-                                                                       : output_base[offset]);
+    facts.begin.push_back(view.values.kind[v] == ValueKind::kPlanned ? offset
+                                                                     : output_base[offset]);
   }
   // Every address is a multiple of the alignment, so its low bits say nothing.
   const auto low_bit = static_cast<uint32_t>(std::countr_zero(view.arena_alignment));
-  RadixSort().sort(facts.by_address, facts.address, low_bit);
+  sort_by_key(facts.by_address, facts.begin, low_bit);
   facts.rank.assign(count, kNone);
-  for (uint32_t i = 0; i < facts.by_address.size(); ++i) facts.rank[facts.by_address[i]] = i;
+  facts.end.resize(members);
+  for (uint32_t i = 0; i < members; ++i) {
+    const uint32_t value = facts.by_address[i];
+    facts.rank[value] = i;
+    facts.end[i] = facts.begin[i] + view.tensor_of(value)->bytes;  // place_outputs() has added up.
+  }
   return {};
 }
 

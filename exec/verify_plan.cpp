@@ -22,67 +22,65 @@ namespace {
 // A set of integers below `size` with fast neighbours: 64-ary tree of bitmaps.
 class IndexSet {
  public:
-  explicit IndexSet(uint32_t size) {
+  IndexSet(uint32_t size, Scratch& scratch) : words_(&scratch) {
+    size_t total = 0;
     size_t words = size;
     do {
-      words = (words + 63) / 64;
-      levels_.emplace_back(std::max<size_t>(words, 1), 0);
+      words = std::max<size_t>((words + 63) / 64, 1);
+      level_begin_[levels_++] = static_cast<uint32_t>(total);
+      total += words;
     } while (words > 1);
+    words_.assign(total, 0);
   }
 
-  [[nodiscard]] bool contains(uint32_t i) const {
-    return (levels_[0][i / 64] >> (i % 64) & 1) != 0;
-  }
+  [[nodiscard]] bool contains(uint32_t i) const { return (words_[i / 64] >> (i % 64) & 1) != 0; }
 
   void insert(uint32_t i) {
-    for (auto& level : levels_) {
-      level[i / 64] |= uint64_t{1} << (i % 64);
-      i /= 64;
-    }
+    for (uint32_t l = 0; l < levels_; ++l, i /= 64) word(l, i / 64) |= uint64_t{1} << (i % 64);
   }
 
   void erase(uint32_t i) {
-    for (auto& level : levels_) {
-      level[i / 64] &= ~(uint64_t{1} << (i % 64));
-      if (level[i / 64] != 0) return;
-      i /= 64;
+    for (uint32_t l = 0; l < levels_; ++l, i /= 64) {
+      uint64_t& bits = word(l, i / 64);
+      bits &= ~(uint64_t{1} << (i % 64));
+      if (bits != 0) return;
     }
   }
 
   // The largest member below i, or kNone.
   [[nodiscard]] uint32_t before(uint32_t i) const {
-    for (size_t l = 0; l < levels_.size(); ++l) {
-      const uint64_t below = levels_[l][i / 64] & ((uint64_t{1} << (i % 64)) - 1);
-      if (below != 0) {
-        i = i / 64 * 64 + 63 - static_cast<uint32_t>(std::countl_zero(below));
-        for (; l > 0; --l) {
-          i = i * 64 + 63 - static_cast<uint32_t>(std::countl_zero(levels_[l - 1][i]));
-        }
-        return i;
-      }
-      i /= 64;
+    for (uint32_t l = 0; l < levels_; ++l, i /= 64) {
+      const uint64_t below = word(l, i / 64) & ((uint64_t{1} << (i % 64)) - 1);
+      if (below == 0) continue;
+      i = i / 64 * 64 + 63 - static_cast<uint32_t>(std::countl_zero(below));
+      while (l-- > 0) i = i * 64 + 63 - static_cast<uint32_t>(std::countl_zero(word(l, i)));
+      return i;
     }
     return kNone;
   }
 
   // The smallest member above i, or kNone.
   [[nodiscard]] uint32_t after(uint32_t i) const {
-    for (size_t l = 0; l < levels_.size(); ++l) {
-      const uint64_t above = i % 64 == 63 ? 0 : levels_[l][i / 64] & (~uint64_t{0} << (i % 64 + 1));
-      if (above != 0) {
-        i = i / 64 * 64 + static_cast<uint32_t>(std::countr_zero(above));
-        for (; l > 0; --l) {
-          i = i * 64 + static_cast<uint32_t>(std::countr_zero(levels_[l - 1][i]));
-        }
-        return i;
-      }
-      i /= 64;
+    for (uint32_t l = 0; l < levels_; ++l, i /= 64) {
+      const uint64_t above = word(l, i / 64) & (~uint64_t{1} << (i % 64));
+      if (above == 0) continue;
+      i = i / 64 * 64 + static_cast<uint32_t>(std::countr_zero(above));
+      while (l-- > 0) i = i * 64 + static_cast<uint32_t>(std::countr_zero(word(l, i)));
+      return i;
     }
     return kNone;
   }
 
  private:
-  std::vector<std::vector<uint64_t>> levels_;
+  // Level 0 has a bit per integer, each next level a bit per word of the one below.
+  [[nodiscard]] uint64_t word(uint32_t level, uint32_t i) const {
+    return words_[level_begin_[level] + i];
+  }
+  uint64_t& word(uint32_t level, uint32_t i) { return words_[level_begin_[level] + i]; }
+
+  std::pmr::vector<uint64_t> words_;
+  uint32_t level_begin_[6] = {};  // 64^6 > 2^32.
+  uint32_t levels_ = 0;
 };
 
 // Twice the index of a node of Init, Main, DeInit in their order, plus one once it has read an
@@ -92,15 +90,26 @@ constexpr Time kForever = UINT32_MAX;
 
 class PlanSweep {
  public:
-  PlanSweep(const ImageView& view, const FlowFacts& facts)
+  PlanSweep(const ImageView& view, const FlowFacts& facts, Scratch& scratch)
       : view_(view),
         facts_(facts),
-        live_(static_cast<uint32_t>(facts.by_address.size())),
-        end_(facts.by_address.size(), 0) {}
+        rank_(&scratch),
+        last_use_(&scratch),
+        live_(static_cast<uint32_t>(facts.by_address.size()), scratch) {
+    const uint32_t values = view.values.count;
+    rank_.resize(values);
+    for (uint32_t v = 0; v < values; ++v) {
+      const uint32_t root = facts.values[v].root;
+      rank_[v] = root == kNone ? kNone : facts.rank[root];
+    }
+    last_use_.assign(facts.by_address.size(), 0);
+  }
 
   Status run() {
     for (const uint32_t graph : {view_.init, view_.main, view_.deinit}) {
-      if (graph != kNone) find_ends(view_.graphs[graph]);
+      if (graph == kNone) continue;
+      find_ends(view_.graphs[graph]);
+      if (graph == view_.init) init_end_ = now_;
     }
     now_ = 0;
     for (const uint32_t graph : {view_.init, view_.main, view_.deinit}) {
@@ -111,12 +120,9 @@ class PlanSweep {
   }
 
  private:
-  // The rank of the value whose memory this one uses; kNone when it uses none.
   [[nodiscard]] uint32_t rank_of(uint32_t value) const {
-    if (value == kNone || facts_.rank[value] == kNone || facts_.root[value] == kNone) return kNone;
-    return facts_.rank[facts_.root[value]];
+    return value == kNone ? kNone : rank_[value];
   }
-  [[nodiscard]] uint64_t bytes(uint32_t value) const { return view_.tensor_of(value)->bytes; }
   [[nodiscard]] bool in_place(const GraphView& graph, uint32_t node) const;
   void find_ends(const GraphView& graph);
   void extend(uint32_t value, Time time);
@@ -130,30 +136,33 @@ class PlanSweep {
 
   const ImageView& view_;
   const FlowFacts& facts_;
-  IndexSet live_;          // Ranks of the values that are live.
-  std::vector<Time> end_;  // Per rank: the last time of use.
+  // Per value: the rank of the value whose memory it uses; kNone when it uses none.
+  std::pmr::vector<uint32_t> rank_;
+  std::pmr::vector<Time> last_use_;  // Per rank.
+  IndexSet live_;                    // Ranks of the values that are live.
   Time now_ = 0;
+  Time init_end_ = 0;  // Values of Init that are used from here on live for ever.
 };
 
 bool PlanSweep::in_place(const GraphView& graph, uint32_t node) const {
+  if ((view_.kernel_refs[graph.kernel[node]].flags & DVT_KERNEL_IN_PLACE) == 0) return false;
   const auto inputs = graph.inputs_of(node);
   const auto outputs = graph.outputs_of(node);
-  if ((view_.kernel_refs[graph.kernel[node]].flags & DVT_KERNEL_IN_PLACE) == 0) return false;
   if (inputs.empty() || outputs.empty() || rank_of(inputs[0]) == kNone) return false;
   const uint32_t in = facts_.rank[inputs[0]];
   const uint32_t out = facts_.rank[outputs[0]];
-  return out != kNone && facts_.address[in] == facts_.address[out] &&
-         bytes(inputs[0]) == bytes(outputs[0]);
+  return out != kNone && facts_.begin[in] == facts_.begin[out] && facts_.end[in] == facts_.end[out];
 }
 
+// Calls come in the order of time.
 void PlanSweep::extend(uint32_t value, Time time) {
   const uint32_t rank = rank_of(value);
   if (rank == kNone) return;
+  last_use_[rank] = time;
   // Init's values must survive any number of runs of Main.
-  const uint32_t home = facts_.home[facts_.by_address[rank]];
-  const bool for_later =
-      home != kNone && home == view_.init && time >= 2 * view_.graphs[view_.init].node_count;
-  end_[rank] = for_later ? kForever : std::max(end_[rank], time);
+  if (init_end_ != 0 && facts_.values[facts_.by_address[rank]].home == view_.init) {
+    last_use_[rank] = kForever;
+  }
 }
 
 // The depth of bodies is bounded (verifier: depth limit).
@@ -168,9 +177,8 @@ void PlanSweep::extend_body(uint32_t body) {
 void PlanSweep::find_ends(const GraphView& graph) {
   for (uint32_t node = 0; node < graph.node_count; ++node, now_ += 2) {
     const auto inputs = graph.inputs_of(node);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      extend(inputs[i], i == 0 && in_place(graph, node) ? now_ : now_ + 1);
-    }
+    if (!inputs.empty()) extend(inputs[0], in_place(graph, node) ? now_ : now_ + 1);
+    for (size_t i = 1; i < inputs.size(); ++i) extend(inputs[i], now_ + 1);
     for (const uint32_t body : graph.bodies_of(node)) extend_body(body);
   }
 }
@@ -178,12 +186,12 @@ void PlanSweep::find_ends(const GraphView& graph) {
 Status PlanSweep::clash(uint32_t a, uint32_t b, uint32_t graph, uint32_t node) const {
   const auto describe = [&](uint32_t rank) {
     const uint32_t value = facts_.by_address[rank];
-    const uint64_t begin = view_.values.offset[value];
+    const std::string text = describe_value(view_, value);
     if (view_.values.kind[value] == ValueKind::kOutput) {
-      return describe_value(view_, value) + " (output " + std::to_string(begin) + ")";
+      return text + " (output " + std::to_string(view_.values.offset[value]) + ")";
     }
-    return describe_value(view_, value) + " at [" + std::to_string(begin) + ", " +
-           std::to_string(begin + bytes(value)) + ")";
+    return text + " at [" + std::to_string(facts_.begin[rank]) + ", " +
+           std::to_string(facts_.end[rank]) + ")";
   };
   return broken(
       "values.offset[%u]: value %s shares memory with value %s, and both are live at "
@@ -194,14 +202,13 @@ Status PlanSweep::clash(uint32_t a, uint32_t b, uint32_t graph, uint32_t node) c
 // Live values are disjoint, so only the neighbours in address order can overlap a new one.
 Status PlanSweep::bear(uint32_t value, uint32_t graph, uint32_t node) {
   const uint32_t rank = rank_of(value);
-  if (rank == kNone || bytes(value) == 0 || live_.contains(rank)) return {};
+  if (rank == kNone || facts_.begin[rank] == facts_.end[rank] || live_.contains(rank)) return {};
   const uint32_t below = live_.before(rank);
-  if (below != kNone &&
-      facts_.address[below] + bytes(facts_.by_address[below]) > facts_.address[rank]) {
+  if (below != kNone && facts_.end[below] > facts_.begin[rank]) {
     return clash(rank, below, graph, node);
   }
   const uint32_t above = live_.after(rank);
-  if (above != kNone && facts_.address[rank] + bytes(value) > facts_.address[above]) {
+  if (above != kNone && facts_.end[rank] > facts_.begin[above]) {
     return clash(rank, above, graph, node);
   }
   live_.insert(rank);
@@ -223,7 +230,7 @@ Status PlanSweep::bear_body(uint32_t body, uint32_t graph, uint32_t node) {
 
 void PlanSweep::bury(uint32_t value, Time time) {
   const uint32_t rank = rank_of(value);
-  if (rank != kNone && end_[rank] <= time && live_.contains(rank)) live_.erase(rank);
+  if (rank != kNone && last_use_[rank] <= time && live_.contains(rank)) live_.erase(rank);
 }
 
 void PlanSweep::bury_body(uint32_t body) {
@@ -238,15 +245,17 @@ void PlanSweep::bury_body(uint32_t body) {
 Status PlanSweep::sweep(uint32_t index) {
   const GraphView& graph = view_.graphs[index];
   for (uint32_t node = 0; node < graph.node_count; ++node, now_ += 2) {
-    if (in_place(graph, node)) bury(graph.inputs_of(node)[0], now_);
+    const auto inputs = graph.inputs_of(node);
+    const auto outputs = graph.outputs_of(node);
+    if (in_place(graph, node)) bury(inputs[0], now_);
     for (const uint32_t body : graph.bodies_of(node)) {
       if (Status s = bear_body(body, index, node); !s.ok()) return s;
     }
-    for (const uint32_t value : graph.outputs_of(node)) {
+    for (const uint32_t value : outputs) {
       if (Status s = bear(value, index, node); !s.ok()) return s;
     }
-    for (const uint32_t value : graph.inputs_of(node)) bury(value, now_ + 1);
-    for (const uint32_t value : graph.outputs_of(node)) bury(value, now_ + 1);
+    for (const uint32_t value : inputs) bury(value, now_ + 1);
+    for (const uint32_t value : outputs) bury(value, now_ + 1);
     for (const uint32_t body : graph.bodies_of(node)) bury_body(body);
   }
   return {};
@@ -254,8 +263,8 @@ Status PlanSweep::sweep(uint32_t index) {
 
 }  // namespace
 
-Status check_plan(const ImageView& view, const FlowFacts& facts) {
-  return PlanSweep(view, facts).run();
+Status check_plan(const ImageView& view, const FlowFacts& facts, Scratch& scratch) {
+  return PlanSweep(view, facts, scratch).run();
 }
 
 }  // namespace davit::exec::verify

@@ -311,7 +311,7 @@ TEST_CASE("bodies read what their runner reads, and write for it") {
         m.values[4].offset = 0;
         m.arena_bytes = 16;
       }) ==
-      "values.offset[3]: value 3 \"t\" at [0, 16) shares memory with value 4 \"inner\" at [0, 16), "
+      "values.offset[4]: value 4 \"inner\" at [0, 16) shares memory with value 3 \"t\" at [0, 16), "
       "and both are live at graphs[0] node 0");
 }
 

@@ -72,7 +72,7 @@ TEST_CASE("ids stay inside their tables") {
   CHECK(message([](schema::Graph& g) { g.mutable_cost()->Mutate(0, 1); }) ==
         "graphs[0].cost[0]: 1 is not in costs");
   CHECK(node_message(0, 0, [](Node& n) { n.stream = 0; }) ==
-        "graphs[0].stream[0]: 0 is not below streams.stream_count (0)");
+        "graphs[0].stream[0]: 0 is not in the stream plan");
 }
 
 TEST_CASE("lanes agree with kernels") {
