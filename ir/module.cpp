@@ -41,7 +41,7 @@ std::string_view Module::symbol_name(SymbolId id) const {
 
 // ---- Graphs ----------------------------------------------------------------------------------
 
-GraphId Module::add_graph(std::string name, GraphId parent, NodeId owner) {
+GraphId Module::add_graph(std::string_view name, GraphId parent, NodeId owner) {
   graphs_.push_back({true, intern(name), parent, owner, {}, {}, {}});
   return GraphId(uint32_t(graphs_.size() - 1));
 }
@@ -108,7 +108,7 @@ void Module::set_graph_outputs(GraphId graph, std::vector<ValueId> values) {
 
 // ---- Values ----------------------------------------------------------------------------------
 
-ValueId Module::add_value(GraphId graph, std::string name) {
+ValueId Module::add_value(GraphId graph, std::string_view name) {
   value_alive_.push_back(1);
   value_name_.push_back(intern(name));
   value_graph_.push_back(graph);
@@ -122,8 +122,8 @@ ValueId Module::add_value(GraphId graph, std::string name) {
   return ValueId(value_count() - 1);
 }
 
-ValueId Module::add_constant(GraphId graph, std::string name, TensorData data) {
-  const ValueId value = add_value(graph, std::move(name));
+ValueId Module::add_constant(GraphId graph, std::string_view name, TensorData data) {
+  const ValueId value = add_value(graph, name);
   set_constant(value, std::move(data));
   return value;
 }

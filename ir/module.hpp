@@ -115,7 +115,7 @@ class Module {
   Module();
   // A subgraph is named after the attribute of `owner` that holds it ("then_branch"; "name[2]" in a
   // list); the caller sets that attribute.
-  GraphId add_graph(std::string name, GraphId parent, NodeId owner);
+  GraphId add_graph(std::string_view name, GraphId parent, NodeId owner);
   [[nodiscard]] uint32_t graph_count() const { return uint32_t(graphs_.size()); }
   [[nodiscard]] bool graph_alive(GraphId graph) const;  // False once its owner is erased.
   [[nodiscard]] std::string_view graph_name(GraphId graph) const;
@@ -141,8 +141,9 @@ class Module {
   Status check_acyclic() const;
 
   // ---- Values ------------------------------------------------------------------------------
-  ValueId add_value(GraphId graph, std::string name);
-  ValueId add_constant(GraphId graph, std::string name, TensorData data);  // dtype, shape known.
+  ValueId add_value(GraphId graph, std::string_view name);
+  ValueId add_constant(GraphId graph, std::string_view name,
+                       TensorData data);  // dtype, shape known.
   [[nodiscard]] uint32_t value_count() const { return uint32_t(value_dtype_.size()); }
   [[nodiscard]] bool value_alive(ValueId value) const;
   [[nodiscard]] std::string_view value_name(ValueId value) const;

@@ -253,7 +253,7 @@ class Parser {
     if (!text_of(TokenKind::kValue, "a value such as %x", identifier)) return false;
     std::string name = identifier;
     if (token_.kind == TokenKind::kString && !quoted(name)) return false;
-    value = module_.add_value(graph, std::move(name));
+    value = module_.add_value(graph, name);
     return values_.emplace(identifier, value).second ||
            fail("%" + identifier + " is defined a second time");
   }

@@ -336,9 +336,9 @@ Result<ir::AttributeValue> GraphReader::read_attribute(onnx::AttributeProto& pro
   }
 }
 
-Result<GraphId> GraphReader::read_subgraph(onnx::GraphProto& proto, std::string name, NodeId owner,
-                                           const Scope& scope) {
-  const GraphId graph = module_.add_graph(std::move(name), scope.graph, owner);
+Result<GraphId> GraphReader::read_subgraph(onnx::GraphProto& proto, const std::string& name,
+                                           NodeId owner, const Scope& scope) {
+  const GraphId graph = module_.add_graph(name, scope.graph, owner);
   Scope inner{graph, &scope, {}};
   if (Status status = read_graph(proto, inner); !status.ok()) return status;
   return graph;

@@ -50,8 +50,8 @@ class GraphReader {
   Status read_attributes(onnx::NodeProto& proto, ir::NodeId node, const Scope& scope);
   Result<ir::AttributeValue> read_attribute(onnx::AttributeProto& proto, ir::NodeId node,
                                             const Scope& scope);
-  Result<ir::GraphId> read_subgraph(onnx::GraphProto& proto, std::string name, ir::NodeId owner,
-                                    const Scope& scope);
+  Result<ir::GraphId> read_subgraph(onnx::GraphProto& proto, const std::string& name,
+                                    ir::NodeId owner, const Scope& scope);
   // Dtype and shape of `value` from a declaration. What is already known must agree.
   Status read_type(const onnx::ValueInfoProto& proto, ir::ValueId value);
   Result<ir::Shape> read_shape(const onnx::TensorShapeProto& proto, const std::string& tensor);
