@@ -1,0 +1,56 @@
+// davit compile: a model becomes an image.
+
+#include <fmt/format.h>
+
+#include "cli/command.hpp"
+#include "cli/compile_options.hpp"
+#include "cli/model.hpp"
+#include "cli/runner.hpp"
+#include "cli/stage.hpp"
+
+namespace davit::cli {
+namespace {
+
+class CompileCommand final : public Command {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "compile"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "Compile an ONNX model, or assemble a text image, into an image file";
+  }
+
+  void add_options(OptionSet& options) override {
+    options.group("Model");
+    options.add("model,-m,--model", model_, "model.onnx, or a text image (.txt)", "");
+    options.add("-o,--output", output_, "Image file to write", "");
+    compile_.add_options(options);
+  }
+
+  Status run(Session& session, OptionSet& options) override {
+    session.echo_settings(options);
+    if (model_.empty()) return usage_error("a model is needed", "davit compile MODEL -o IMAGE");
+    if (output_.empty())
+      return usage_error("-o/--output is needed", "davit compile MODEL -o IMAGE");
+    const double begin = now_ns();
+    auto compiled = compile_model(session, model_, compile_, options);
+    if (!compiled.ok()) return std::move(compiled.status());
+    set_stage("write");
+    Status status = write_bytes(output_, compiled->bytes);
+    if (!status.ok()) return status;
+    report_compilation(session, compiled->report, (now_ns() - begin) / 1e9);
+    session.print("Wrote {}\n", output_);
+    session.result()["output"] = output_;
+    return {};
+  }
+
+ private:
+  std::string model_, output_;
+  CompileArguments compile_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_compile_command() {
+  return std::make_unique<CompileCommand>();
+}
+
+}  // namespace davit::cli

@@ -1,0 +1,123 @@
+#include "cli/compile_options.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/numbers.hpp"
+#include "cli/session.hpp"
+#include "cli/tensors.hpp"
+
+namespace davit::cli {
+namespace {
+
+constexpr const char* kNames[] = {"--target", "--shapes", "--dim", "--freeze", "--disable-pass"};
+
+// "in0:1x3x224x224,in1=1x4". A name may hold ':' itself ("input:0:1x4"): the last one splits.
+Status parse_shapes(const std::string& text, compiler::CompileOptions& options) {
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    const std::string entry = text.substr(begin, comma - begin);
+    const size_t split = entry.find_last_of(":=");
+    const auto dims =
+        split == std::string::npos ? std::nullopt : parse_dims(entry.substr(split + 1));
+    if (!dims || split == 0) {
+      return usage_error(fmt::format("--shapes: '{}' is not NAME:DIMS", entry),
+                         "--shapes=in0:1x3x224x224,in1:1x4");
+    }
+    if (!options.shapes.emplace(entry.substr(0, split), *dims).second) {
+      return usage_error(fmt::format("--shapes names '{}' twice", entry.substr(0, split)));
+    }
+    begin = comma + 1;
+  }
+  return {};
+}
+
+Status parse_dim(const std::string& text, compiler::CompileOptions& options) {
+  const size_t split = text.rfind('=');
+  const auto extent =
+      split == std::string::npos ? std::nullopt : parse_integer(text.substr(split + 1));
+  if (!extent || *extent < 0 || split == 0) {
+    return usage_error(fmt::format("--dim: '{}' is not SYMBOL=EXTENT", text), "--dim N=8");
+  }
+  options.symbols[text.substr(0, split)] = *extent;
+  return {};
+}
+
+Status parse_freeze(const std::string& text, compiler::CompileOptions& options) {
+  const size_t split = text.find('=');
+  if (split == std::string::npos || split == 0) {
+    return usage_error(fmt::format("--freeze: '{}' is not NAME=@FILE or NAME=TYPE=VALUES", text),
+                       "--freeze shape=@shape.npy or --freeze shape=2xi64=1,-1");
+  }
+  const std::string name = text.substr(0, split);
+  auto tensor = parse_tensor(text.substr(split + 1), "--freeze", name);
+  if (!tensor.ok()) return std::move(tensor.status());
+  const auto bytes = tensor->bytes.span();
+  options.frozen_inputs[name] =
+      ir::make_tensor(tensor->dtype, tensor->dims, {bytes.begin(), bytes.end()});
+  return {};
+}
+
+Status parse_target(const std::string& text, compiler::CompileOptions& options) {
+  const size_t colon = text.find(':');
+  const std::string device = text.substr(0, colon);
+  if (device == "cpu" && colon == std::string::npos) return {};
+  if (device == "ascend") {
+    options.target = DVT_TARGET_ASCEND;
+    if (colon == std::string::npos) return {};
+    options.soc = text.substr(colon + 1);
+    if (!options.soc.empty()) return {};
+  }
+  const std::string near = nearest(device, {"cpu", "ascend"});
+  return usage_error(
+      fmt::format("--target: '{}' is not cpu or ascend[:SOC]{}", text,
+                  near.empty() || near == device ? "" : "; did you mean " + near + "?"),
+      "davit doctor lists the targets");
+}
+
+}  // namespace
+
+void CompileArguments::add_options(OptionSet& options) {
+  options.group("Compile");
+  options.add("--target", target_, "cpu or ascend[:SOC]", "runs on this machine");
+  options.add("--shapes", shapes_,
+              "Extents of inputs, NAME:DIMS[,NAME:DIMS...]; repeatable (in0:1x3x224x224)",
+              "as in the model");
+  options.add("--dim", dims_, "Extent of a named dimension, SYMBOL=EXTENT; repeatable",
+              "as in the model");
+  options.add("--freeze", freezes_,
+              "Make an input a constant, NAME=@FILE or NAME=TYPE=VALUES; repeatable",
+              "inputs stay inputs");
+  options.add("--disable-pass", disabled_passes_, "Leave an optimisation pass out; repeatable",
+              "all passes run");
+}
+
+std::vector<std::string> CompileArguments::given(const OptionSet& options) const {
+  std::vector<std::string> names;
+  for (const char* name : kNames) {
+    if (options.given(name)) names.emplace_back(name);
+  }
+  return names;
+}
+
+Result<compiler::CompileOptions> CompileArguments::parse() const {
+  compiler::CompileOptions options;
+  Status status = parse_target(target_, options);
+  for (size_t i = 0; status.ok() && i < shapes_.size(); ++i) {
+    status = parse_shapes(shapes_[i], options);
+  }
+  for (size_t i = 0; status.ok() && i < dims_.size(); ++i) status = parse_dim(dims_[i], options);
+  for (size_t i = 0; status.ok() && i < freezes_.size(); ++i) {
+    status = parse_freeze(freezes_[i], options);
+  }
+  if (!status.ok()) return status;
+  options.disabled_passes = disabled_passes_;
+  return options;
+}
+
+std::string target_name(const compiler::CompileOptions& options) {
+  return options.target == DVT_TARGET_CPU ? "cpu" : "ascend:" + options.soc;
+}
+
+}  // namespace davit::cli

@@ -1,0 +1,34 @@
+// compile_options.hpp: the options that shape a compilation, for compile, and for run and bench
+// when they are given a model.
+//
+// Threads  One thread.
+// Memory   Owns the option variables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+#include "lowering/compile.hpp"
+
+namespace davit::cli {
+
+class CompileArguments {
+ public:
+  void add_options(OptionSet& options);
+  // Reads the files that --freeze names.
+  [[nodiscard]] Result<compiler::CompileOptions> parse() const;
+  // Names of those given on the command line: they would do nothing to a compiled image.
+  [[nodiscard]] std::vector<std::string> given(const OptionSet& options) const;
+  // "cpu" or "ascend[:SOC]", as given.
+  [[nodiscard]] const std::string& target() const { return target_; }
+
+ private:
+  std::string target_ = "cpu";
+  std::vector<std::string> shapes_, dims_, freezes_, disabled_passes_;
+};
+
+// "ascend:910B2" for the options, as an image names it.
+std::string target_name(const compiler::CompileOptions& options);
+
+}  // namespace davit::cli

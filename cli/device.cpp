@@ -1,0 +1,192 @@
+#include "cli/device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "cli/report.hpp"
+#include "cli/table.hpp"
+
+namespace davit::cli {
+namespace {
+
+constexpr double kPicosecondsPerNanosecond = 1000;
+
+double to_ns(int64_t picoseconds) {
+  return static_cast<double>(picoseconds) / kPicosecondsPerNanosecond;
+}
+
+std::string time_text(int64_t picoseconds) {
+  return format_time(to_ns(picoseconds));
+}
+
+// Busy time of a run's tasks by task type, and the span they cover.
+struct Utilisation {
+  struct Row {
+    std::string type;
+    uint64_t tasks = 0;
+    int64_t busy_ps = 0;
+  };
+  std::vector<Row> rows;
+  std::array<double, DVT_NPU_PIPE_COUNT> pipe_share{};  // Busy cycles over body cycles, weighted.
+  int64_t first_start_ps = 0, last_end_ps = 0;
+};
+
+Utilisation utilisation_of(const DvtNpu* npu, const DvtNpuRun& run) {
+  Utilisation out;
+  std::array<double, DVT_NPU_PIPE_COUNT> pipe_cycles{};
+  double body_cycles = 0;
+  bool first = true;
+  for (uint64_t i = 0; i < run.task_count; ++i) {
+    DvtNpuTask task{};
+    if (dvt_npu_task(npu, run.first_task + i, &task) != DVT_OK) continue;
+    const std::string type = dvt_npu_task_type_name(task.type);
+    auto row = std::find_if(out.rows.begin(), out.rows.end(),
+                            [&](const Utilisation::Row& r) { return r.type == type; });
+    if (row == out.rows.end()) row = out.rows.insert(out.rows.end(), {.type = type});
+    ++row->tasks;
+    row->busy_ps += task.end_ps - task.start_ps;
+    out.first_start_ps = first ? task.start_ps : std::min(out.first_start_ps, task.start_ps);
+    out.last_end_ps = first ? task.end_ps : std::max(out.last_end_ps, task.end_ps);
+    first = false;
+    if (task.block_dim == 0) continue;
+    const auto cores = static_cast<double>(task.block_dim);
+    body_cycles += cores * static_cast<double>(task.body_cycles);
+    for (uint32_t pipe = 0; pipe < DVT_NPU_PIPE_COUNT; ++pipe) {
+      pipe_cycles[pipe] += cores * static_cast<double>(task.pipe_cycles[pipe]);
+    }
+  }
+  for (uint32_t pipe = 0; pipe < DVT_NPU_PIPE_COUNT; ++pipe) {
+    out.pipe_share[pipe] = body_cycles > 0 ? pipe_cycles[pipe] / body_cycles : 0;
+  }
+  return out;
+}
+
+void report_operators(Session& session, const DvtNpu* npu, const DvtNpuRun& run, size_t top,
+                      Json& json) {
+  std::vector<DvtNpuOperator> rows(
+      dvt_npu_operators(npu, run.first_task, run.task_count, nullptr, 0));
+  rows.resize(std::min<uint64_t>(rows.size(), dvt_npu_operators(npu, run.first_task, run.task_count,
+                                                                rows.data(), rows.size())));
+  using Align = Table::Align;
+  Table table({{"operator", Align::kLeft},
+               {"task type", Align::kLeft},
+               {"tasks"},
+               {"total"},
+               {"min"},
+               {"max"},
+               {"%"},
+               {"cumulative %"}});
+  Json list = Json::array();
+  double cumulative = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const DvtNpuOperator& row = rows[i];
+    const double share = row.share_ppm / 1e6;
+    cumulative += share;
+    const std::string type = dvt_npu_task_type_name(row.type);
+    list.push_back({{"op", row.op},
+                    {"task_type", type},
+                    {"tasks", row.count},
+                    {"total_ps", row.total_ps},
+                    {"min_ps", row.min_ps},
+                    {"max_ps", row.max_ps},
+                    {"share", share},
+                    {"read_bytes", row.read_bytes},
+                    {"write_bytes", row.write_bytes}});
+    if (i >= top) continue;
+    table.add_row({row.op, type, fmt::format("{}", row.count), time_text(row.total_ps),
+                   time_text(row.min_ps), time_text(row.max_ps), format_percent(share),
+                   format_percent(cumulative)});
+  }
+  json["operators"] = std::move(list);
+  if (!table.empty()) session.print("Predicted device time by operator\n{}", table.to_text());
+  if (rows.size() > top) session.print("  ... {} more (--top)\n", rows.size() - top);
+}
+
+void report_utilisation(Session& session, const Utilisation& use, int64_t elapsed_ps, Json& json) {
+  using Align = Table::Align;
+  Table table({{"task type", Align::kLeft}, {"tasks"}, {"busy"}, {"of the run"}});
+  Json list = Json::array();
+  for (const Utilisation::Row& row : use.rows) {
+    const double share =
+        elapsed_ps > 0 ? static_cast<double>(row.busy_ps) / static_cast<double>(elapsed_ps) : 0;
+    table.add_row(
+        {row.type, fmt::format("{}", row.tasks), time_text(row.busy_ps), format_percent(share)});
+    list.push_back({{"task_type", row.type},
+                    {"tasks", row.tasks},
+                    {"busy_ps", row.busy_ps},
+                    {"share_of_run", share}});
+  }
+  json["utilisation"] = std::move(list);
+  if (table.empty()) return;
+  session.print("Predicted device use (busy: sum over tasks, overlaps counted twice)\n{}",
+                table.to_text());
+  std::string pipes;
+  Json pipe_json = Json::object();
+  for (uint32_t pipe = 0; pipe < DVT_NPU_PIPE_COUNT; ++pipe) {
+    pipes += fmt::format("  {} {}", dvt_npu_pipe_name(pipe), format_percent(use.pipe_share[pipe]));
+    pipe_json[dvt_npu_pipe_name(pipe)] = use.pipe_share[pipe];
+  }
+  json["pipe_share"] = std::move(pipe_json);
+  session.print("  pipes, of core cycles:{}\n", pipes);
+}
+
+}  // namespace
+
+Result<DeviceHandle> open_device(const std::string& requested, const std::string& target,
+                                 std::string& resolved) {
+  const std::string wanted = target == "cpu"                 ? "cpu"
+                             : target.starts_with("ascend:") ? "npu-sim:" + target.substr(7)
+                                                             : "npu-sim";
+  const bool agrees =
+      requested.empty() || requested == wanted || (requested == "npu-sim" && target != "cpu");
+  if (!agrees) {
+    return usage_error(fmt::format("--device {} cannot run an image for {}", requested, target),
+                       fmt::format("--device {}, or compile the model for another target", wanted));
+  }
+  resolved = wanted;
+  DeviceHandle handle;
+  if (wanted == "cpu") return handle;
+  DvtNpuOptions options;
+  dvt_npu_options_init(&options);
+  const std::string soc = wanted.size() > 8 ? wanted.substr(8) : std::string(options.soc);
+  options.soc = soc.c_str();
+  DvtNpu* npu = nullptr;
+  DvtError error{};
+  if (dvt_npu_create(&options, &npu, &error) != DVT_OK) return status_of(error);
+  handle.npu.reset(npu);
+  return handle;
+}
+
+void report_npu(Session& session, const DvtNpu* npu, size_t top) {
+  const uint64_t run_count = dvt_npu_run_count(npu);
+  DvtNpuRun run{};
+  if (run_count == 0 || dvt_npu_run(npu, run_count - 1, &run) != DVT_OK) return;
+  const int64_t elapsed_ps = run.end_ps - run.begin_ps;
+  const Utilisation use = utilisation_of(npu, run);
+  const int64_t device_ps = use.last_end_ps - use.first_start_ps;
+  DvtNpuMemory memory{};
+  dvt_npu_memory(npu, &memory);
+  Json json = {{"run_ps", elapsed_ps},
+               {"device_span_ps", device_ps},
+               {"tasks", run.task_count},
+               {"device_memory_peak_bytes", memory.peak_bytes},
+               {"device_memory_capacity_bytes", memory.capacity_bytes}};
+  session.print(
+      "Predicted for the Ascend device (virtual time, last run): run {}, device from first task to "
+      "last {}, {} tasks, peak device memory {}\n",
+      time_text(elapsed_ps), time_text(device_ps), run.task_count, format_bytes(memory.peak_bytes));
+  report_operators(session, npu, run, top, json);
+  report_utilisation(session, use, elapsed_ps, json);
+  session.result()["predicted"] = std::move(json);
+}
+
+Status write_op_summary(const DvtNpu* npu, const std::string& path) {
+  DvtError error{};
+  if (dvt_npu_write_op_summary(npu, path.c_str(), &error) != DVT_OK) return status_of(error);
+  return {};
+}
+
+}  // namespace davit::cli

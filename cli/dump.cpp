@@ -1,0 +1,85 @@
+// davit dump: an image as text, JSON or a graph, its memory plan and its schedule.
+
+#include <fmt/format.h>
+
+#include "cli/command.hpp"
+#include "cli/image_views.hpp"
+#include "cli/model.hpp"
+#include "cli/stage.hpp"
+
+namespace davit::cli {
+namespace {
+
+class DumpCommand final : public Command {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "dump"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "Print an image as text (which assembles to the same bytes), JSON or DOT, its memory "
+           "plan or its schedule";
+  }
+
+  void add_options(OptionSet& options) override {
+    options.group("Model");
+    options.add("image,-m,--model", path_, "Image to print", "");
+    options.group("Report");
+    options.add("--format", format_, "text, json or dot", "");
+    options.add("--memory-plan", memory_plan_, "Print the memory plan as a table instead", "");
+    options.add("--schedule", schedule_, "Print the nodes in stored order as a table instead", "");
+    options.add("-o,--output", output_, "File to write", "stdout");
+  }
+
+  [[nodiscard]] bool writes_document() const override { return output_.empty(); }
+
+  Status run(Session& session, OptionSet& options) override {
+    session.echo_settings(options);
+    Status status = check_options(options);
+    if (!status.ok()) return status;
+    auto model = read_image(path_);
+    if (!model.ok()) return std::move(model.status());
+    set_stage("dump");
+    std::string text;
+    if (memory_plan_) text += memory_plan_text(*model);
+    if (schedule_) text += schedule_text(*model);
+    if (!memory_plan_ && !schedule_) text = formatted(*model);
+    session.result()["bytes"] = text.size();
+    if (output_.empty()) {
+      session.print("{}", text);
+      return {};
+    }
+    session.result()["output"] = output_;
+    return write_text(output_, text);
+  }
+
+ private:
+  [[nodiscard]] Status check_options(const OptionSet& options) const {
+    if (path_.empty()) return usage_error("an image is needed", "davit dump IMAGE");
+    if (format_ != "text" && format_ != "json" && format_ != "dot") {
+      const std::string near = nearest(format_, {"text", "json", "dot"});
+      return usage_error(fmt::format("--format: '{}' is not text, json or dot{}", format_,
+                                     near.empty() ? "" : "; did you mean " + near + "?"));
+    }
+    if ((memory_plan_ || schedule_) && options.given("--format")) {
+      return usage_error("--format does not go with --memory-plan or --schedule");
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string formatted(const image::ImageModel& model) const {
+    if (format_ == "dot") return dot_text(model);
+    if (format_ == "json") {
+      return image_json(model).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    }
+    return image::dump_text(model, all_kernel_tables());
+  }
+
+  std::string path_, format_ = "text", output_;
+  bool memory_plan_ = false, schedule_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_dump_command() {
+  return std::make_unique<DumpCommand>();
+}
+
+}  // namespace davit::cli

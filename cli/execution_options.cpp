@@ -1,0 +1,112 @@
+#include "cli/execution_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cli/numbers.hpp"
+#include "cli/runner.hpp"
+#include "cli/stage.hpp"
+
+namespace davit::cli {
+
+void ExecutionArguments::add_model(OptionSet& options) {
+  options.group("Model");
+  options.add("model,-m,--model", model_,
+              "An image; or model.onnx or a text image (.txt), compiled in memory first", "");
+  compile_.add_options(options);
+}
+
+void ExecutionArguments::add_inputs(OptionSet& options) {
+  options.add("--input", inputs_,
+              "[NAME=]@FILE.npy, =TYPE=VALUES (1x4xf32=0,1,2,3), =random or =zeros; repeatable",
+              "random");
+  options.add("--seed", seed_, "Seed of random inputs", "so that runs repeat");
+}
+
+void ExecutionArguments::add_run(OptionSet& options) {
+  options.add("--percentiles", percentiles_, "Percentiles of latency to report", "");
+  options.add("--timeout", timeout_seconds_, "Seconds after which to give up with exit code 6",
+              "0: no limit");
+  options.add("--preload", preload_, "Touch all pages of the image at load",
+              "pages are read when first used");
+}
+
+void ExecutionArguments::add_device(OptionSet& options) {
+  options.group("Device");
+  options.add("--device", device_, "cpu, or npu-sim[:SOC] for ascend images", "the image's target");
+}
+
+void ExecutionArguments::add_report(OptionSet& options) {
+  options.group("Report");
+  options.add("--top", top_, "Rows of a table", "");
+  options.add("--op-summary", op_summary_,
+              "Write the predicted device tasks as CSV, msprof's columns (ascend images)",
+              "no file");
+}
+
+Status ExecutionArguments::check(const OptionSet& options) {
+  if (model_.empty()) return usage_error("a model or an image is needed");
+  const auto ranks = parse_reals(percentiles_);
+  const bool in_range = ranks && std::all_of(ranks->begin(), ranks->end(),
+                                             [](double rank) { return rank >= 0 && rank <= 100; });
+  if (!in_range) {
+    return usage_error(
+        fmt::format("--percentiles: '{}' is not a list of numbers from 0 to 100", percentiles_),
+        "--percentiles 50,90,99");
+  }
+  percentile_ranks_ = *ranks;
+  if (options.given("--timeout") && !(timeout_seconds_ > 0 && timeout_seconds_ < 1e9)) {
+    return usage_error("--timeout must be a positive number of seconds");
+  }
+  return {};
+}
+
+int64_t ExecutionArguments::synchronize_timeout_us() const {
+  return timeout_seconds_ > 0 ? static_cast<int64_t>(timeout_seconds_ * 1e6) : -1;
+}
+
+Result<LoadedModel> ExecutionArguments::open(Session& session, const OptionSet& options) {
+  return open_model(session, model_, compile_, options, preload_);
+}
+
+Result<DeviceHandle> ExecutionArguments::open_device(Session& session, OptionSet& options,
+                                                     const LoadedModel& model) {
+  set_stage("device");
+  if (!op_summary_.empty() && model.target == "cpu") {
+    return usage_error("--op-summary would do nothing: the image is for the cpu",
+                       "compile with --target ascend");
+  }
+  std::string resolved;
+  auto device = cli::open_device(device_, model.target, resolved);
+  if (!device.ok()) return device;
+  options.resolve("--device", resolved, "the image's target");
+  session.record_settings(options);
+  session.log("device {}: the image's target is {}\n", resolved, model.target);
+  return device;
+}
+
+Result<std::vector<HostTensor>> ExecutionArguments::inputs(Session& session,
+                                                           std::span<const PortType> ports) {
+  std::vector<std::string> sources;
+  auto inputs = make_inputs(ports, inputs_, seed_, &sources);
+  if (!inputs.ok()) return inputs;
+  Json json = Json::array();
+  for (size_t i = 0; i < ports.size(); ++i) {
+    session.log("input {}: {}, {}\n", ports[i].name, ports[i].type_text(), sources[i]);
+    json.push_back(
+        {{"name", ports[i].name}, {"type", ports[i].type_text()}, {"source", sources[i]}});
+  }
+  session.result()["inputs"] = std::move(json);
+  return inputs;
+}
+
+Status ExecutionArguments::write_op_summary(Session& session, const DvtNpu* npu) {
+  if (op_summary_.empty()) return {};
+  Status status = cli::write_op_summary(npu, op_summary_);
+  if (status.ok()) session.log("wrote op summary to {}\n", op_summary_);
+  return status;
+}
+
+}  // namespace davit::cli

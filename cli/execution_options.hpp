@@ -1,0 +1,61 @@
+// execution_options.hpp: the options that run and bench share.
+//
+// Threads  One thread.
+// Memory   Owns the option variables.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/compile_options.hpp"
+#include "cli/device.hpp"
+#include "cli/model.hpp"
+#include "cli/options.hpp"
+#include "cli/session.hpp"
+#include "cli/tensors.hpp"
+
+namespace davit::cli {
+
+class ExecutionArguments {
+ public:
+  // Each adds the options of one concern to the group that is current, or to its own.
+  void add_model(OptionSet& options);   // Groups Model and Compile.
+  void add_inputs(OptionSet& options);  // Group Run, like the next.
+  void add_run(OptionSet& options);
+  void add_device(OptionSet& options);  // Group Device.
+  void add_report(OptionSet& options);  // Group Report.
+
+  // After parsing: what cannot be judged option by option.
+  Status check(const OptionSet& options);
+
+  Result<LoadedModel> open(Session& session, const OptionSet& options);
+  // Also notes in the settings what --device came to mean.
+  Result<DeviceHandle> open_device(Session& session, OptionSet& options, const LoadedModel& model);
+  // The inputs, their sources in the log and in JSON.
+  Result<std::vector<HostTensor>> inputs(Session& session, std::span<const PortType> ports);
+  // When --op-summary was given.
+  Status write_op_summary(Session& session, const DvtNpu* npu);
+
+  [[nodiscard]] const std::string& model() const { return model_; }
+  [[nodiscard]] bool has_inputs() const { return !inputs_.empty(); }
+  [[nodiscard]] double timeout_seconds() const { return timeout_seconds_; }
+  // The same limit for waits on a device; -1 without one.
+  [[nodiscard]] int64_t synchronize_timeout_us() const;
+  [[nodiscard]] const std::vector<double>& percentiles() const { return percentile_ranks_; }
+  [[nodiscard]] size_t top() const { return top_; }
+  [[nodiscard]] bool preload() const { return preload_; }
+
+ private:
+  std::string model_, device_, op_summary_;
+  CompileArguments compile_;
+  std::vector<std::string> inputs_;
+  uint64_t seed_ = 0;
+  double timeout_seconds_ = 0;
+  bool preload_ = false;
+  std::string percentiles_ = "50,90,95,99,99.9";
+  std::vector<double> percentile_ranks_;
+  uint64_t top_ = 20;
+};
+
+}  // namespace davit::cli

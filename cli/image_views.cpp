@@ -1,0 +1,301 @@
+#include "cli/image_views.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/dtype.hpp"
+#include "cli/model.hpp"
+#include "cli/profile.hpp"
+#include "cli/stage.hpp"
+#include "cli/table.hpp"
+#include "exec/image.hpp"
+
+namespace davit::cli {
+namespace {
+
+const char* kind_name(image::ValueKind kind) {
+  switch (kind) {
+    case image::ValueKind::kWord:
+      return "word";
+    case image::ValueKind::kPlanned:
+      return "planned";
+    case image::ValueKind::kConstant:
+      return "constant";
+    case image::ValueKind::kInput:
+      return "input";
+    case image::ValueKind::kOutput:
+      return "output";
+    case image::ValueKind::kDevice:
+      return "device";
+  }
+  return "?";
+}
+
+const char* role_name(image::GraphRole role) {
+  switch (role) {
+    case image::GraphRole::kInit:
+      return "init";
+    case image::GraphRole::kMain:
+      return "main";
+    case image::GraphRole::kDeInit:
+      return "deinit";
+    case image::GraphRole::kBody:
+      return "body";
+  }
+  return "?";
+}
+
+std::string type_text(const image::Value& value) {
+  if (!value.has_tensor) return "word";
+  const DvtTensor& tensor = value.tensor;
+  const std::span<const int64_t> dims(tensor.dims, size_t{tensor.rank});
+  if (dims.empty()) return std::string(dtype_name(tensor.dtype));
+  return format_dims(dims) + "x" + std::string(dtype_name(tensor.dtype));
+}
+
+// A value's name, or "%7".
+std::string value_text(const image::ImageModel& model, uint32_t value) {
+  const std::string& name = model.values[value].name;
+  return name.empty() ? fmt::format("%{}", value) : name;
+}
+
+Json ids_json(const std::vector<uint32_t>& ids) {
+  Json json = Json::array();
+  for (const uint32_t id : ids) json.push_back(id == image::kNone ? Json(nullptr) : Json(id));
+  return json;
+}
+
+Json port_json(const image::Port& port) {
+  Json dims = Json::array();
+  for (const image::DimRange& dim : port.dims) {
+    dims.push_back({{"min", dim.min}, {"max", dim.max}, {"symbol", dim.symbol}});
+  }
+  return {{"name", port.name}, {"value", port.value}, {"dims", std::move(dims)}};
+}
+
+Json cost_json(const DvtTaskCost& cost) {
+  return {{"kind", cost.kind},
+          {"dtype", dtype_name(cost.dtype)},
+          {"block_dim", cost.block_dim},
+          {"batch", cost.batch},
+          {"m", cost.m},
+          {"n", cost.n},
+          {"k", cost.k},
+          {"vector_elements", cost.vector_elements},
+          {"vector_passes_x100", cost.vector_passes_x100},
+          {"read_bytes", cost.read_bytes},
+          {"write_bytes", cost.write_bytes}};
+}
+
+Json node_json(const image::ImageModel& model, const image::Node& node) {
+  Json json = {{"kernel", model.kernels[node.kernel].name},
+               {"op", node.op},
+               {"origin", node.origin},
+               {"inputs", ids_json(node.inputs)},
+               {"outputs", ids_json(node.outputs)},
+               {"control_inputs", ids_json(node.control_inputs)},
+               {"free_launches", ids_json(node.free_launches)},
+               {"bodies", ids_json(node.bodies)},
+               {"lane", lane_name(node.lane)},
+               {"priority", node.priority},
+               {"attribute_bytes", node.attributes.size()}};
+  json["stream"] = node.stream == image::kNone ? Json(nullptr) : Json(node.stream);
+  json["device_kernel"] = node.device_kernel == image::kNone
+                              ? Json(nullptr)
+                              : Json(model.kernels[node.device_kernel].name);
+  json["cost"] = node.has_cost ? cost_json(node.cost) : Json(nullptr);
+  return json;
+}
+
+std::string dot_quote(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : printable(text)) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+void append_dot_graph(std::string& out, const image::ImageModel& model, size_t graph_index) {
+  const image::Graph& graph = model.graphs[graph_index];
+  out += fmt::format("  subgraph cluster_{} {{\n    label={};\n", graph_index,
+                     dot_quote(role_name(graph.role)));
+  std::map<uint32_t, uint32_t> writer;  // Value to node.
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    const image::Node& node = graph.nodes[i];
+    out +=
+        fmt::format("    g{}n{} [label={}];\n", graph_index, i,
+                    dot_quote(fmt::format("{} {}", model.kernels[node.kernel].name, node.origin)));
+    for (const uint32_t value : node.outputs) {
+      if (value != image::kNone) writer[value] = i;
+    }
+  }
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const uint32_t value : graph.nodes[i].inputs) {
+      const auto from = writer.find(value);
+      if (from == writer.end() || from->second == i) continue;
+      out += fmt::format("    g{}n{} -> g{}n{} [label={}];\n", graph_index, from->second,
+                         graph_index, i, dot_quote(type_text(model.values[value])));
+    }
+    for (const uint32_t before : graph.nodes[i].control_inputs) {
+      out += fmt::format("    g{}n{} -> g{}n{} [style=dashed];\n", graph_index, before, graph_index,
+                         i);
+    }
+  }
+  out += "  }\n";
+}
+
+// First and last node of Main that touch a value; kNone when none does.
+struct Range {
+  uint32_t first = image::kNone, last = image::kNone;
+};
+std::vector<Range> live_ranges(const image::ImageModel& model) {
+  std::vector<Range> ranges(model.values.size());
+  for (const image::Graph& graph : model.graphs) {
+    if (graph.role != image::GraphRole::kMain) continue;
+    for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+      for (const auto* operands : {&graph.nodes[i].inputs, &graph.nodes[i].outputs}) {
+        for (const uint32_t value : *operands) {
+          if (value == image::kNone) continue;
+          if (ranges[value].first == image::kNone) ranges[value].first = i;
+          ranges[value].last = i;
+        }
+      }
+    }
+  }
+  return ranges;
+}
+
+}  // namespace
+
+Result<image::ImageModel> read_image(const std::string& path) {
+  set_stage("load");
+  auto kind = model_kind(path);
+  if (!kind.ok()) return std::move(kind.status());
+  if (*kind == ModelKind::kImageText) {
+    auto text = read_file(path);
+    if (!text.ok()) return std::move(text.status());
+    return image::assemble_text(
+        std::string_view(reinterpret_cast<const char*>(text->data()), text->size()),
+        all_kernel_tables());
+  }
+  if (*kind == ModelKind::kOnnx) {
+    return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                              .message = fmt::format("{} is a model, not an image", path),
+                              .hint = "compile it first: davit compile"});
+  }
+  auto mapping = exec::map_file(path, /*prefault=*/false);
+  if (!mapping.ok()) return std::move(mapping.status());
+  return image::read_image_model(mapping->bytes());
+}
+
+Json image_json(const image::ImageModel& model) {
+  Json json = {{"schema", "davit.image"},
+               {"schema_version", 1},
+               {"target", model.target_name},
+               {"arena_bytes", model.arena_bytes},
+               {"arena_alignment", model.arena_alignment},
+               {"lower_bound_bytes", model.lower_bound_bytes},
+               {"constant_bytes", model.constants.size()},
+               {"stream_count", model.stream_count},
+               {"event_count", model.event_count},
+               {"stream_priority", model.stream_priority}};
+  json["provenance"] = {{"producer", model.provenance.producer},
+                        {"source_digest", model.provenance.source_digest},
+                        {"source_name", model.provenance.source_name},
+                        {"options", model.provenance.options},
+                        {"opsets", model.provenance.opsets}};
+  json["inputs"] = Json::array();
+  for (const image::Port& port : model.inputs) json["inputs"].push_back(port_json(port));
+  json["outputs"] = Json::array();
+  for (const image::Port& port : model.outputs) json["outputs"].push_back(port_json(port));
+  json["kernels"] = Json::array();
+  for (const image::KernelRef& kernel : model.kernels) {
+    json["kernels"].push_back(
+        {{"name", kernel.name}, {"abi_version", kernel.abi_version}, {"flags", kernel.flags}});
+  }
+  json["values"] = Json::array();
+  for (const image::Value& value : model.values) {
+    json["values"].push_back({{"name", value.name},
+                              {"kind", kind_name(value.kind)},
+                              {"type", type_text(value)},
+                              {"bytes", value.has_tensor ? value.tensor.bytes : 8},
+                              {"offset", value.offset}});
+  }
+  json["graphs"] = Json::array();
+  for (const image::Graph& graph : model.graphs) {
+    Json nodes = Json::array();
+    for (const image::Node& node : graph.nodes) nodes.push_back(node_json(model, node));
+    json["graphs"].push_back({{"role", role_name(graph.role)}, {"nodes", std::move(nodes)}});
+  }
+  return json;
+}
+
+std::string dot_text(const image::ImageModel& model) {
+  std::string out = "digraph davit {\n  node [shape=box, fontname=\"sans-serif\"];\n";
+  for (size_t i = 0; i < model.graphs.size(); ++i) append_dot_graph(out, model, i);
+  return out + "}\n";
+}
+
+std::string memory_plan_text(const image::ImageModel& model) {
+  const std::vector<Range> ranges = live_ranges(model);
+  std::vector<uint32_t> planned;
+  for (uint32_t i = 0; i < model.values.size(); ++i) {
+    if (model.values[i].kind == image::ValueKind::kPlanned) planned.push_back(i);
+  }
+  std::stable_sort(planned.begin(), planned.end(), [&](uint32_t a, uint32_t b) {
+    return model.values[a].offset < model.values[b].offset;
+  });
+  Table table({{"value"},
+               {"name", Table::Align::kLeft},
+               {"type", Table::Align::kLeft},
+               {"offset"},
+               {"bytes"},
+               {"first node"},
+               {"last node"}});
+  const auto node_text = [](uint32_t node) {
+    return node == image::kNone ? std::string("-") : fmt::format("{}", node);
+  };
+  for (const uint32_t id : planned) {
+    const image::Value& value = model.values[id];
+    table.add_row({fmt::format("{}", id), value_text(model, id), type_text(value),
+                   fmt::format("{}", value.offset),
+                   fmt::format("{}", value.has_tensor ? value.tensor.bytes : 8),
+                   node_text(ranges[id].first), node_text(ranges[id].last)});
+  }
+  return fmt::format(
+      "Memory plan: arena {} bytes, alignment {}, lower bound {} bytes, {} values\n{}",
+      model.arena_bytes, model.arena_alignment, model.lower_bound_bytes, planned.size(),
+      table.to_text());
+}
+
+std::string schedule_text(const image::ImageModel& model) {
+  std::string out;
+  for (const image::Graph& graph : model.graphs) {
+    Table table({{"node"},
+                 {"lane", Table::Align::kLeft},
+                 {"priority"},
+                 {"stream"},
+                 {"kernel", Table::Align::kLeft},
+                 {"operator", Table::Align::kLeft},
+                 {"origin", Table::Align::kLeft},
+                 {"after", Table::Align::kLeft}});
+    for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+      const image::Node& node = graph.nodes[i];
+      const std::string kernel = node.device_kernel == image::kNone
+                                     ? model.kernels[node.kernel].name
+                                     : fmt::format("{} {}", model.kernels[node.kernel].name,
+                                                   model.kernels[node.device_kernel].name);
+      table.add_row({fmt::format("{}", i), lane_name(node.lane), fmt::format("{}", node.priority),
+                     node.stream == image::kNone ? "-" : fmt::format("{}", node.stream), kernel,
+                     node.op, node.origin, fmt::format("{}", fmt::join(node.control_inputs, " "))});
+    }
+    out += fmt::format("Schedule of {}: {} nodes in stored order (after: control inputs)\n{}",
+                       role_name(graph.role), graph.nodes.size(), table.to_text());
+  }
+  return out;
+}
+
+}  // namespace davit::cli

@@ -1,0 +1,31 @@
+// image_views.hpp: an image as people and other programs read it. The text form that round-trips is
+// image::dump_text().
+//
+// Threads  Pure functions but for read_image().
+// Trust    Models come from verified images; names are escaped.
+// Memory   Returns owned strings.
+#pragma once
+
+#include <string>
+
+#include "cli/report.hpp"
+#include "lowering/image/image_model.hpp"
+
+namespace davit::cli {
+
+// Maps and verifies an image file (or assembles its text form) and reads it back.
+Result<image::ImageModel> read_image(const std::string& path);
+
+// Everything but constant bytes and attribute values; docs/cli.md describes the fields.
+Json image_json(const image::ImageModel& model);
+
+// Graphviz: a cluster per graph, data edges labelled with shapes, control edges dashed.
+std::string dot_text(const image::ImageModel& model);
+
+// Planned values by offset: value, name, type, offset, bytes, first and last node of Main.
+std::string memory_plan_text(const image::ImageModel& model);
+
+// Nodes of every graph in stored order: lane, priority, stream, kernel, origin, control inputs.
+std::string schedule_text(const image::ImageModel& model);
+
+}  // namespace davit::cli

@@ -1,0 +1,147 @@
+// The davit command line tool: picks a sub-command, parses its options, runs it.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "cli/build_info.hpp"
+#include "cli/command.hpp"
+#include "cli/session.hpp"
+#include "cli/stage.hpp"
+
+namespace davit::cli {
+namespace {
+
+struct Entry {
+  std::unique_ptr<Command> command;
+  CLI::App* app;
+  std::unique_ptr<OptionSet> options;
+};
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
+  const std::string near = nearest(word, candidates);
+  return near.empty() ? "" : fmt::format("; did you mean {}?", near);
+}
+
+// CLI11 takes the next argument as the value of "--option="; people mean an empty one. No option
+// here has a use for that.
+Status check_empty_values(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument.size() > 3 && argument.starts_with("--") &&
+        argument.find('=') == argument.size() - 1) {
+      return usage_error(fmt::format("{} needs a value", argument.substr(0, argument.size() - 1)));
+    }
+  }
+  return {};
+}
+
+// What was wrong with the arguments of `entry`.
+Status parse_failure(const Entry& entry, const CLI::ParseError& error) {
+  const std::string hint = fmt::format("davit {} --help", entry.command->name());
+  for (const std::string& argument : entry.app->remaining()) {
+    if (argument.starts_with("-")) {
+      const std::string name = argument.substr(0, argument.find('='));
+      return usage_error(
+          fmt::format("unknown option {}{}", name, did_you_mean(name, entry.options->names())),
+          hint);
+    }
+    return usage_error(fmt::format("unexpected argument '{}'", argument), hint);
+  }
+  return usage_error(error.what(), hint);
+}
+
+Status no_such_command(const CLI::App& app, const std::vector<Entry>& entries) {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries) names.emplace_back(entry.command->name());
+  const std::vector<std::string> extra = app.remaining();
+  if (extra.empty()) {
+    return usage_error("a sub-command is needed: " + fmt::format("{}", fmt::join(names, ", ")),
+                       "davit --help");
+  }
+  return usage_error(
+      fmt::format("unknown {} '{}'{}", extra.front().starts_with("-") ? "option" : "sub-command",
+                  extra.front(), did_you_mean(extra.front(), names)),
+      "davit --help");
+}
+
+Status run_command(Session& session, Entry& entry) {
+  try {
+    return entry.command->run(session, *entry.options);
+  } catch (const std::bad_alloc&) {
+    return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_NONE, "the host is out of memory");
+  } catch (const std::exception& exception) {
+    return Status(DVT_INTERNAL, DVT_STAGE_NONE,
+                  fmt::format("unexpected exception: {}", exception.what()));
+  }
+}
+
+std::vector<Entry> make_entries(CLI::App& app, Session& session) {
+  std::vector<Entry> entries;
+  for (const auto make :
+       {make_compile_command, make_run_command, make_bench_command, make_dump_command,
+        make_verify_command, make_doctor_command, make_version_command}) {
+    std::unique_ptr<Command> command = make();
+    CLI::App* sub =
+        app.add_subcommand(std::string(command->name()), std::string(command->summary()));
+    auto options = std::make_unique<OptionSet>(*sub);
+    command->add_options(*options);
+    session.add_report_options(*options);
+    entries.push_back({std::move(command), sub, std::move(options)});
+  }
+  return entries;
+}
+
+int main_with(const std::vector<std::string>& arguments) {
+  Session session(arguments);
+  CLI::App app("Compiles models into execute-graph images, and runs, measures and inspects them.",
+               "davit");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("davit ") + kVersion + " (git " + kGitId + ")");
+  std::vector<Entry> entries = make_entries(app, session);
+  const auto chosen = [&]() -> Entry* {
+    const auto it = std::find_if(entries.begin(), entries.end(),
+                                 [](const Entry& entry) { return entry.app->parsed(); });
+    return it == entries.end() ? nullptr : &*it;
+  };
+
+  Status status = check_empty_values(arguments);
+  if (status.ok()) {
+    try {
+      app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    } catch (const CLI::Success& success) {  // --help, --version
+      return app.exit(success);
+    } catch (const CLI::ParseError& error) {
+      const Entry* entry = chosen();
+      status = entry == nullptr ? no_such_command(app, entries) : parse_failure(*entry, error);
+    }
+  }
+  Entry* entry = chosen();
+  if (entry != nullptr && status.ok() && entry->command->writes_document()) {
+    session.document_on_stdout();
+  }
+  session.print_first_line(entry == nullptr ? "" : std::string(entry->command->name()));
+  if (status.ok()) {
+    status = entry == nullptr ? no_such_command(app, entries) : run_command(session, *entry);
+  }
+  return session.finish(status);
+}
+
+}  // namespace
+}  // namespace davit::cli
+
+int main(int argc, char** argv) {
+  davit::cli::install_signal_handlers(STDOUT_FILENO);
+  try {
+    return davit::cli::main_with(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& exception) {
+    fmt::print(stderr, "davit: {}\n", exception.what());
+    fmt::print("FAILED: {}: {}\n", davit::cli::current_stage(), exception.what());
+    return static_cast<int>(davit::cli::Exit::kFailure);
+  }
+}

@@ -1,0 +1,170 @@
+#include "cli/model.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/stage.hpp"
+#include "exec/runtime.h"
+#include "schema/layout.h"
+
+namespace davit::cli {
+namespace {
+
+Status io_error(const std::string& path, const std::string& why) {
+  return Status(DVT_IO_ERROR, DVT_STAGE_LOAD, fmt::format("cannot read {}: {}", path, why));
+}
+
+// OK for a file that can be opened and is no directory.
+Status check_readable(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (error) return io_error(path, error.message());
+  if (std::filesystem::is_directory(status)) return io_error(path, "it is a directory");
+  return {};
+}
+
+Result<compiler::CompiledImage> assemble(const std::string& path) {
+  set_stage("assemble");
+  auto text = read_file(path);
+  if (!text.ok()) return std::move(text.status());
+  const std::vector<DvtKernelTable> tables = all_kernel_tables();
+  auto model = image::assemble_text(
+      std::string_view(reinterpret_cast<const char*>(text->data()), text->size()), tables);
+  if (!model.ok()) return std::move(model.status());
+  set_stage("write");
+  auto bytes = image::write_image(*model);
+  if (!bytes.ok()) return std::move(bytes.status());
+  compiler::CompiledImage compiled{.bytes = std::move(*bytes), .report = {}};
+  compiler::CompileReport& report = compiled.report;
+  for (const image::Graph& graph : model->graphs) {
+    report.image_nodes += static_cast<uint32_t>(graph.nodes.size());
+  }
+  report.arena_bytes = model->arena_bytes;
+  report.lower_bound_bytes = model->lower_bound_bytes;
+  report.constant_bytes = model->constants.size();
+  report.file_bytes = compiled.bytes.size();
+  return compiled;
+}
+
+Status only_for_models(const std::vector<std::string>& given, const char* what) {
+  if (given.empty()) return {};
+  return usage_error(fmt::format("{} would do nothing: {}", fmt::join(given, ", "), what),
+                     "leave the option out, or give the ONNX model");
+}
+
+}  // namespace
+
+double now_ns() {
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                 std::chrono::steady_clock::now().time_since_epoch())
+                                 .count());
+}
+
+Result<std::vector<std::byte>> read_file(const std::string& path) {
+  Status status = check_readable(path);
+  if (!status.ok()) return status;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return io_error(path, std::strerror(errno));
+  constexpr size_t kChunkBytes = size_t{1} << 20;
+  constexpr size_t kBytesMax = size_t{1} << 40;
+  std::vector<std::byte> bytes;
+  // In chunks, because pipes and devices have no size to trust.
+  while (stream && bytes.size() < kBytesMax) {
+    const size_t before = bytes.size();
+    bytes.resize(before + kChunkBytes);
+    stream.read(reinterpret_cast<char*>(bytes.data() + before), kChunkBytes);
+    bytes.resize(before + static_cast<size_t>(stream.gcount()));
+  }
+  if (stream.bad()) return io_error(path, std::strerror(errno));
+  return bytes;
+}
+
+Result<ModelKind> model_kind(const std::string& path) {
+  Status status = check_readable(path);
+  if (!status.ok()) return status;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return io_error(path, std::strerror(errno));
+  uint64_t magic = 0;
+  std::array<char, sizeof magic> start{};
+  stream.read(start.data(), start.size());
+  std::memcpy(&magic, start.data(), sizeof magic);
+  if (magic == DVT_IMAGE_MAGIC) return ModelKind::kImage;
+  if (path.ends_with(".onnx")) return ModelKind::kOnnx;
+  if (path.ends_with(".txt")) return ModelKind::kImageText;
+  return ModelKind::kImage;
+}
+
+std::vector<DvtKernelTable> all_kernel_tables() {
+  return {dvt_cpu_kernels(), dvt_device_kernels()};
+}
+
+Result<compiler::CompiledImage> compile_model(Session& session, const std::string& path,
+                                              const CompileArguments& compile_arguments,
+                                              const OptionSet& options) {
+  auto kind = model_kind(path);
+  if (!kind.ok()) return std::move(kind.status());
+  if (*kind == ModelKind::kImageText) {
+    Status status = only_for_models(compile_arguments.given(options),
+                                    "a text image says its target and shapes itself");
+    if (!status.ok()) return status;
+    return assemble(path);
+  }
+  if (*kind == ModelKind::kImage) {
+    return usage_error(
+        fmt::format("{} is neither an ONNX model (.onnx) nor a text image (.txt)", path));
+  }
+  auto compile_options = compile_arguments.parse();
+  if (!compile_options.ok()) return std::move(compile_options.status());
+  compile_options->on_stage = [&session](std::string_view stage) {
+    set_stage(stage);
+    session.detail("stage {}\n", stage);
+  };
+  set_stage("compile");
+  return compiler::compile_onnx_file(path, *compile_options);
+}
+
+Result<LoadedModel> open_model(Session& session, const std::string& path,
+                               const CompileArguments& compile_arguments, const OptionSet& options,
+                               bool preload) {
+  auto kind = model_kind(path);
+  if (!kind.ok()) return std::move(kind.status());
+  LoadedModel model;
+  if (*kind == ModelKind::kImage) {
+    Status status =
+        only_for_models(compile_arguments.given(options), "the image was compiled before");
+    if (!status.ok()) return status;
+  } else {
+    const double begin = now_ns();
+    auto compiled = compile_model(session, path, compile_arguments, options);
+    if (!compiled.ok()) return std::move(compiled.status());
+    model.bytes = AlignedBytes(compiled->bytes.size(), DVT_IMAGE_PAGE);
+    std::copy(compiled->bytes.begin(), compiled->bytes.end(), model.bytes.data());
+    model.report = std::move(compiled->report);
+    model.compile_ns = now_ns() - begin;
+  }
+  set_stage("load");
+  DvtImageOptions image_options;
+  dvt_image_options_init(&image_options);
+  image_options.prefault = preload ? 1 : 0;
+  DvtImage* image = nullptr;
+  DvtError error{};
+  const double begin = now_ns();
+  const DvtCode code = *kind == ModelKind::kImage
+                           ? dvt_image_open_file(path.c_str(), &image_options, &image, &error)
+                           : dvt_image_open_memory(model.bytes.data(), model.bytes.size(),
+                                                   &image_options, &image, &error);
+  if (code != DVT_OK) return status_of(error);
+  model.open_ns = now_ns() - begin;
+  model.image.reset(image);
+  model.target = dvt_image_target(image);
+  return model;
+}
+
+}  // namespace davit::cli

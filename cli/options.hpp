@@ -1,0 +1,86 @@
+// options.hpp: the options of a sub-command, remembered with their groups and reasons, so that the
+// effective ones can be shown.
+//
+// Threads  One thread.
+// Trust    Arguments are the user's; parse errors become text, never exceptions that escape.
+// Memory   An OptionSet refers to the variables its options fill; they must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace davit::cli {
+
+// One effective option as shown to people and written to JSON.
+struct Setting {
+  std::string group;  // "Model", "Compile", "Run", "Device", "Report".
+  std::string name;   // "--seed", or the word for a positional.
+  std::string value;
+  bool is_default = false;
+  std::string why;  // Why the default is what it is; may be empty for given ones.
+};
+
+class OptionSet {
+ public:
+  explicit OptionSet(CLI::App& app) : app_(app) {}
+
+  // Options added from here on belong to `name`.
+  void group(std::string name) { group_ = std::move(name); }
+
+  // An option with one value; a repeatable one for a list; a flag for a bool. A name without dashes
+  // is a positional argument. `why` explains the default.
+  void add(const std::string& flags, std::string& target, const std::string& help,
+           const std::string& why);
+  void add(const std::string& flags, std::vector<std::string>& target, const std::string& help,
+           const std::string& why);
+  void add(const std::string& flags, double& target, const std::string& help,
+           const std::string& why);
+  void add(const std::string& flags, uint64_t& target, const std::string& help,
+           const std::string& why);
+  void add(const std::string& flags, bool& target, const std::string& help, const std::string& why);
+
+  // Replaces the shown value of an option that was left at its default by what it came to mean
+  // ("workers 2: cgroup quota"). Does nothing for an option that was given.
+  void resolve(std::string_view name, std::string value, std::string why);
+  // True when the option appeared on the command line. Precondition: it was added.
+  [[nodiscard]] bool given(std::string_view name) const;
+
+  [[nodiscard]] std::vector<Setting> effective() const;
+  // "--seed", "--json", ...: every name that parses.
+  [[nodiscard]] std::vector<std::string> names() const;
+
+ private:
+  struct Entry {
+    CLI::Option* option;
+    std::string group;
+    std::string name;
+    std::function<std::string()> value;
+    std::string why;
+    std::string resolved;
+  };
+  void remember(CLI::Option* option, std::function<std::string()> value, const std::string& why);
+  [[nodiscard]] const Entry* find(std::string_view name) const;
+
+  CLI::App& app_;
+  std::string group_;
+  std::vector<Entry> entries_;
+};
+
+// Edits (insert, delete, replace, swap of neighbours) between two words.
+size_t edit_distance(std::string_view a, std::string_view b);
+
+// The candidate nearest to `word`, or "" when none is near enough to be meant.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+// As typed in a shell: quoted where needed.
+std::string shell_quote(const std::string& argument);
+
+}  // namespace davit::cli

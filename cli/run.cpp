@@ -1,0 +1,360 @@
+// davit run: runs an image once or a few times, checks and saves its outputs, shows where the time
+// goes.
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "cli/command.hpp"
+#include "cli/device.hpp"
+#include "cli/execution_options.hpp"
+#include "cli/model.hpp"
+#include "cli/numbers.hpp"
+#include "cli/profile.hpp"
+#include "cli/report.hpp"
+#include "cli/runner.hpp"
+#include "cli/stage.hpp"
+#include "cli/table.hpp"
+#include "cli/tensors.hpp"
+#include "cli/test_data.hpp"
+#include "cli/watchdog.hpp"
+#include "npu_model/trace.hpp"
+
+namespace davit::cli {
+namespace {
+
+// XXH3-128 of the bytes, hexadecimal: equal outputs have equal digests.
+std::string digest_of(const AlignedBytes& bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+class RunCommand final : public Command {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "run"; }
+  [[nodiscard]] std::string_view summary() const override {
+    return "Run an image (or a model, compiled in memory), check and save outputs, profile";
+  }
+  void add_options(OptionSet& options) override;
+  Status run(Session& session, OptionSet& options) override;
+
+ private:
+  Status check_options(const OptionSet& options);
+  // Runs `iterations_` times on `inputs`; the first run's time apart.
+  Status execute(Session& session, Runner& runner, std::span<const HostTensor> inputs);
+  Status run_test_sets(Session& session, Runner& runner);
+  Status check_and_save(Session& session, const Runner& runner);
+  // Compares and reports; a difference is recorded in the session.
+  void compare_output(Session& session, const HostTensor& actual, const HostTensor& expected,
+                      const std::string& source);
+  Status observe(Session& session, Runner& runner);
+  Status report_device(Session& session);
+  Status write_trace();
+
+  ExecutionArguments execution_;
+  std::vector<std::string> save_, expect_;
+  std::string test_data_;
+  double atol_ = 1e-6, rtol_ = 1e-5, rtol_max_ = 1e-5;
+  uint64_t iterations_ = 1;
+  bool profile_ = false;
+  std::string profile_csv_, trace_;
+
+  // State of one run.
+  std::optional<Watchdog> watchdog_;
+  std::vector<PortType> inputs_, outputs_;
+  LoadedModel model_;
+  DeviceHandle device_;
+  std::optional<exec::ExecutionTrace> execution_trace_;
+  std::optional<Profiler> profiler_;
+  uint64_t compared_ = 0;
+  Tolerance tolerance_;
+};
+
+void RunCommand::add_options(OptionSet& options) {
+  execution_.add_model(options);
+  options.group("Run");
+  execution_.add_inputs(options);
+  options.add("--output-data", save_, "Save an output, [NAME=]@FILE.npy; repeatable",
+              "nothing is saved");
+  options.add("--expect", expect_, "Compare an output, [NAME=]@FILE.npy; repeatable",
+              "nothing is compared");
+  options.add("--test-data", test_data_, "Folder with test_data_set_K/{input,output}_I.pb", "");
+  options.add("--atol", atol_, "Absolute tolerance of a comparison", "");
+  options.add("--rtol", rtol_, "Tolerance relative to each expected element", "");
+  options.add("--rtol-max", rtol_max_, "Tolerance relative to the largest expected element",
+              "0 when --atol or --rtol is given");
+  options.add("--iterations", iterations_, "Times to run", "once");
+  execution_.add_run(options);
+  execution_.add_device(options);
+  options.group("Report");
+  options.add("--profile", profile_, "Tables of time by node and by operator (separate runs)", "");
+  options.add("--profile-csv", profile_csv_, "Write the profile of every node to this file",
+              "no file");
+  options.add("--trace", trace_, "Write a trace for Perfetto to this file", "no file");
+  execution_.add_report(options);
+}
+
+Status RunCommand::check_options(const OptionSet& options) {
+  Status status = execution_.check(options);
+  if (!status.ok()) return status;
+  if (iterations_ == 0) return usage_error("--iterations must be at least 1");
+  if (!test_data_.empty() && (!expect_.empty() || execution_.has_inputs())) {
+    return usage_error("--test-data brings its own inputs and outputs",
+                       "leave out --input and --expect");
+  }
+  const bool compares = !test_data_.empty() || !expect_.empty();
+  for (const char* name : {"--atol", "--rtol", "--rtol-max"}) {
+    if (!compares && options.given(name)) {
+      return usage_error(fmt::format("{} would do nothing without --expect or --test-data", name));
+    }
+  }
+  tolerance_ = {.atol = atol_, .rtol = rtol_, .rtol_max = rtol_max_};
+  if ((options.given("--atol") || options.given("--rtol")) && !options.given("--rtol-max")) {
+    tolerance_.rtol_max = 0;
+  }
+  return {};
+}
+
+void RunCommand::compare_output(Session& session, const HostTensor& actual,
+                                const HostTensor& expected, const std::string& source) {
+  const Comparison result = compare(actual, expected, tolerance_);
+  ++compared_;
+  const bool equal = result.mismatches == 0;
+  session.print("{} {}: {}: max difference {:.3g}, max |expected| {:.3g}, {} of {} differ\n",
+                equal ? "match   " : "MISMATCH", actual.name, source, result.max_difference,
+                result.max_expected, result.mismatches, result.elements);
+  session.result()["comparisons"].push_back({{"output", actual.name},
+                                             {"expected", source},
+                                             {"match", equal},
+                                             {"elements", result.elements},
+                                             {"mismatches", result.mismatches},
+                                             {"max_difference", result.max_difference},
+                                             {"max_expected", result.max_expected}});
+  if (equal) return;
+  session.set_mismatch(fmt::format(
+      "output {}: {} of {} elements differ from {}; first at {}: got {}, expected {}", actual.name,
+      result.mismatches, result.elements, source, index_text(result.first_mismatch, actual.dims),
+      result.first_actual, result.first_expected));
+}
+
+Status RunCommand::execute(Session& session, Runner& runner, std::span<const HostTensor> inputs) {
+  set_stage("bind");
+  Status status = runner.bind_inputs(inputs);
+  if (!status.ok()) return status;
+  set_stage("run");
+  std::vector<double> times_ns;
+  Profiler watched(/*trace=*/nullptr, watchdog_ ? &*watchdog_ : nullptr);
+  for (uint64_t i = 0; i < iterations_; ++i) {
+    auto time_ns = watchdog_ ? runner.run_observed(&Profiler::observe, &watched) : runner.run();
+    if (!time_ns.ok()) return std::move(time_ns.status());
+    times_ns.push_back(*time_ns);
+  }
+  session.print("First run {}\n", format_time(times_ns.front()));
+  session.result()["first_run_ns"] = times_ns.front();
+  if (times_ns.size() == 1) return {};
+  times_ns.erase(times_ns.begin());
+  const Statistics statistics = summarise(std::move(times_ns), execution_.percentiles());
+  session.print("Latency of {} later runs: {}\n", statistics.count, to_line(statistics));
+  session.result()["latency"] = to_json(statistics);
+  return {};
+}
+
+Status RunCommand::run_test_sets(Session& session, Runner& runner) {
+  auto folders = find_test_sets(test_data_);
+  if (!folders.ok()) return std::move(folders.status());
+  for (const std::string& folder : *folders) {
+    set_stage("load");
+    auto set = read_test_set(folder, inputs_, outputs_);
+    if (!set.ok()) return std::move(set.status());
+    Status status = execute(session, runner, set->inputs);
+    if (!status.ok()) return status;
+    set_stage("compare");
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      compare_output(session, runner.outputs()[i], set->outputs[i], folder);
+    }
+    if (folder != folders->back()) continue;
+    // What follows (profile, trace) runs on the last set, before its inputs go away.
+    status = observe(session, runner);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+// One line for each output, so that a person sees at once whether it is sane.
+void report_outputs(Session& session, const Runner& runner) {
+  using Align = Table::Align;
+  Table table({{"output", Align::kLeft},
+               {"type", Align::kLeft},
+               {"min"},
+               {"max"},
+               {"mean"},
+               {"not finite"},
+               {"digest (XXH3-128)", Align::kLeft}});
+  Json json = Json::array();
+  for (const HostTensor& output : runner.outputs()) {
+    const uint32_t size = dvt_dtype_size(output.dtype);
+    const size_t count = output.bytes.size() / size;
+    double low = INFINITY, high = -INFINITY, sum = 0;
+    uint64_t odd = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const double value = load_element(output.dtype, output.bytes.data() + i * size);
+      if (!std::isfinite(value)) {
+        ++odd;
+        continue;
+      }
+      low = std::min(low, value);
+      high = std::max(high, value);
+      sum += value;
+    }
+    const uint64_t finite = count - odd;
+    const double mean = finite > 0 ? sum / static_cast<double>(finite) : 0;
+    const std::string digest = digest_of(output.bytes);
+    const auto number = [&](double value) {
+      return finite > 0 ? fmt::format("{:.6g}", value) : "-";
+    };
+    table.add_row({output.name, output.type_text(), number(low), number(high), number(mean),
+                   fmt::format("{}", odd), digest});
+    Json row = {{"name", output.name},
+                {"type", output.type_text()},
+                {"digest", digest},
+                {"not_finite", odd}};
+    row["min"] = finite > 0 ? Json(low) : Json(nullptr);
+    row["max"] = finite > 0 ? Json(high) : Json(nullptr);
+    row["mean"] = finite > 0 ? Json(mean) : Json(nullptr);
+    json.push_back(std::move(row));
+  }
+  session.print("{}", table.to_text());
+  session.result()["outputs"] = std::move(json);
+}
+
+// "[NAME=]@FILE" options, resolved to output index and path.
+Result<std::vector<std::pair<uint32_t, std::string>>> output_files(
+    const std::vector<std::string>& texts, const char* option, std::span<const PortType> ports) {
+  std::vector<std::pair<uint32_t, std::string>> files;
+  for (const std::string& text : texts) {
+    auto assignment = split_assignment(text, ports, static_cast<uint32_t>(files.size()));
+    if (!assignment.ok()) return std::move(assignment.status());
+    if (!assignment->rest.starts_with("@") || assignment->rest.size() == 1) {
+      return usage_error(fmt::format("{}: '{}' is not [NAME=]@FILE", option, text));
+    }
+    files.emplace_back(assignment->port, assignment->rest.substr(1));
+  }
+  return files;
+}
+
+Status RunCommand::check_and_save(Session& session, const Runner& runner) {
+  set_stage("compare");
+  auto expected = output_files(expect_, "--expect", outputs_);
+  if (!expected.ok()) return std::move(expected.status());
+  for (const auto& [port, path] : *expected) {
+    auto tensor = read_tensor_file(path);
+    if (!tensor.ok()) return std::move(tensor.status());
+    Status status = check_type(*tensor, outputs_[port]);
+    if (!status.ok()) return status;
+    compare_output(session, runner.outputs()[port], *tensor, path);
+  }
+  set_stage("save");
+  auto saved = output_files(save_, "--output-data", outputs_);
+  if (!saved.ok()) return std::move(saved.status());
+  for (const auto& [port, path] : *saved) {
+    Status status = save_npy(path, runner.outputs()[port]);
+    if (!status.ok()) return status;
+    session.log("wrote {} to {}\n", outputs_[port].name, path);
+  }
+  return {};
+}
+
+Status RunCommand::observe(Session& session, Runner& runner) {
+  if (!profile_ && profile_csv_.empty() && trace_.empty()) return {};
+  set_stage("profile");
+  if (!trace_.empty()) execution_trace_.emplace(*model_.image, /*executor_id=*/1);
+  profiler_.emplace(execution_trace_ ? &*execution_trace_ : nullptr,
+                    watchdog_ ? &*watchdog_ : nullptr);
+  for (uint64_t i = 0; i < iterations_; ++i) {
+    if (execution_trace_) execution_trace_->begin_run();
+    auto time_ns = runner.run_observed(&Profiler::observe, &*profiler_);
+    if (execution_trace_) execution_trace_->end_run(time_ns.status().code());
+    if (!time_ns.ok()) return std::move(time_ns.status());
+    profiler_->end_run();
+  }
+  if (profile_) profiler_->report(session, execution_.top());
+  if (!profile_csv_.empty()) {
+    Status status = profiler_->write_csv(profile_csv_);
+    if (!status.ok()) return status;
+    session.log("wrote profile to {}\n", profile_csv_);
+  }
+  if (trace_.empty()) return {};
+  Status status = write_trace();
+  if (status.ok()) session.log("wrote trace to {}; open it at ui.perfetto.dev\n", trace_);
+  return status;
+}
+
+Status RunCommand::write_trace() {
+  set_stage("trace");
+  trace::TraceWriter writer;
+  writer.metadata("model", execution_.model());
+  writer.metadata("target", model_.target);
+  writer.process(1, "davit host (CLOCK_MONOTONIC)", 0);
+  execution_trace_->append_to(writer, 1);
+  if (device_.npu) npu::add_trace(writer, device_.npu.get(), 2);
+  return writer.write_file(trace_);
+}
+
+Status RunCommand::report_device(Session& session) {
+  if (!device_.npu) return {};
+  report_npu(session, device_.npu.get(), execution_.top());
+  return execution_.write_op_summary(session, device_.npu.get());
+}
+
+Status RunCommand::run(Session& session, OptionSet& options) {
+  Status status = check_options(options);
+  session.echo_settings(options);
+  if (!status.ok()) return status;
+  if (execution_.timeout_seconds() > 0) {
+    watchdog_.emplace(session, execution_.timeout_seconds());
+    session.log("runs are observed because of --timeout: times include the observer\n");
+  }
+  auto model = execution_.open(session, options);
+  if (!model.ok()) return std::move(model.status());
+  model_ = std::move(*model);
+  auto device = execution_.open_device(session, options, model_);
+  if (!device.ok()) return std::move(device.status());
+  device_ = std::move(*device);
+  inputs_ = input_ports(model_.image.get());
+  outputs_ = output_ports(model_.image.get());
+
+  set_stage("load");
+  auto runner =
+      Runner::create(model_.image.get(), device_.device(), execution_.synchronize_timeout_us());
+  if (!runner.ok()) return std::move(runner.status());
+  report_model(session, execution_.model(), model_, runner->create_ns());
+  if (!test_data_.empty()) {
+    status = run_test_sets(session, *runner);
+  } else {
+    set_stage("input");
+    auto inputs = execution_.inputs(session, inputs_);
+    if (!inputs.ok()) return std::move(inputs.status());
+    status = execute(session, *runner, *inputs);
+    if (status.ok()) report_outputs(session, *runner);
+    if (status.ok()) status = check_and_save(session, *runner);
+    if (status.ok()) status = observe(session, *runner);
+  }
+  if (!status.ok()) return status;
+  status = report_device(session);
+  if (!status.ok()) return status;
+  set_stage("unload");
+  status = runner->unload();
+  if (compared_ > 0) set_stage("compare");  // What a mismatch is reported under.
+  return status;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_run_command() {
+  return std::make_unique<RunCommand>();
+}
+
+}  // namespace davit::cli

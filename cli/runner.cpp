@@ -1,0 +1,163 @@
+#include "cli/runner.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/report.hpp"
+#include "cli/stage.hpp"
+
+namespace davit::cli {
+
+Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeout_us) {
+  DvtExecutorOptions options;
+  dvt_executor_options_init(&options);
+  options.device = device;
+  options.synchronize_timeout_us = timeout_us;
+  Runner runner;
+  DvtExecutor* executor = nullptr;
+  DvtError error{};
+  const double begin = now_ns();
+  if (dvt_executor_create(image, &options, &executor, &error) != DVT_OK) return status_of(error);
+  runner.create_ns_ = now_ns() - begin;
+  runner.executor_.reset(executor);
+  for (const PortType& port : output_ports(image)) {
+    runner.outputs_.push_back({.name = port.name,
+                               .dtype = port.dtype,
+                               .dims = port.dims,
+                               .bytes = AlignedBytes(port.byte_size)});
+    AlignedBytes& bytes = runner.outputs_.back().bytes;
+    const auto index = static_cast<uint32_t>(runner.outputs_.size() - 1);
+    if (dvt_executor_bind_output(executor, index, bytes.data(), bytes.size(), &error) != DVT_OK) {
+      return status_of(error);
+    }
+  }
+  return runner;
+}
+
+Status Runner::bind_inputs(std::span<const HostTensor> inputs) {
+  DvtError error{};
+  for (uint32_t i = 0; i < inputs.size(); ++i) {
+    const AlignedBytes& bytes = inputs[i].bytes;
+    if (dvt_executor_bind_input(executor_.get(), i, bytes.data(), bytes.size(), &error) != DVT_OK) {
+      return status_of(error);
+    }
+  }
+  return {};
+}
+
+Result<double> Runner::run() {
+  DvtError error{};
+  const double begin = now_ns();
+  const DvtCode code = dvt_executor_run(executor_.get(), &error);
+  const double end = now_ns();
+  if (code != DVT_OK) return status_of(error);
+  return end - begin;
+}
+
+Result<double> Runner::run_observed(DvtNodeObserver observer, void* user) {
+  DvtError error{};
+  const double begin = now_ns();
+  const DvtCode code = dvt_executor_run_observed(executor_.get(), observer, user, &error);
+  const double end = now_ns();
+  if (code != DVT_OK) return status_of(error);
+  return end - begin;
+}
+
+Status Runner::unload() {
+  DvtError error{};
+  if (dvt_executor_unload(executor_.get(), &error) != DVT_OK) return status_of(error);
+  return {};
+}
+
+Result<std::vector<HostTensor>> make_inputs(std::span<const PortType> ports,
+                                            const std::vector<std::string>& forms, uint64_t seed,
+                                            std::vector<std::string>* sources) {
+  std::vector<std::string> chosen(ports.size());
+  uint32_t next_unnamed = 0;
+  for (const std::string& form : forms) {
+    while (next_unnamed < ports.size() && !chosen[next_unnamed].empty()) ++next_unnamed;
+    auto assignment = split_assignment(form, ports, next_unnamed);
+    if (!assignment.ok()) return std::move(assignment.status());
+    std::string& slot = chosen[assignment->port];
+    if (!slot.empty()) {
+      return usage_error(fmt::format("--input gives '{}' twice", ports[assignment->port].name));
+    }
+    if (assignment->rest.empty()) {
+      return usage_error(fmt::format("--input {}= needs a value", ports[assignment->port].name));
+    }
+    slot = assignment->rest;
+  }
+  std::vector<HostTensor> inputs;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const std::string form = chosen[i].empty() ? "random" : chosen[i];
+    if (sources != nullptr) {
+      sources->push_back(form == "random" ? fmt::format("random, seed {}", seed + i) : form);
+    }
+    auto input = make_input(ports[i], form, seed + i);
+    if (!input.ok()) return std::move(input.status());
+    inputs.push_back(std::move(*input));
+  }
+  return inputs;
+}
+
+void report_compilation(Session& session, const compiler::CompileReport& report,
+                        double total_seconds) {
+  Json stages = Json::array();
+  for (const auto& stage : report.stages) {
+    stages.push_back({{"name", stage.name}, {"seconds", stage.seconds}});
+    session.detail("  {:<12} {}\n", stage.name, format_time(stage.seconds * 1e9));
+  }
+  session.print(
+      "Compiled in {}: {} source nodes, {} folded, {} dead, {} aliased, {} in the image\n",
+      format_time(total_seconds * 1e9), report.source_nodes, report.folded_nodes, report.dead_nodes,
+      report.aliased_nodes, report.image_nodes);
+  const double ratio =
+      report.lower_bound_bytes > 0
+          ? static_cast<double>(report.arena_bytes) / static_cast<double>(report.lower_bound_bytes)
+          : 1;
+  session.print("  arena {} ({:.3f} x the lower bound of {}), constants {}, file {}\n",
+                format_bytes(report.arena_bytes), ratio, format_bytes(report.lower_bound_bytes),
+                format_bytes(report.constant_bytes), format_bytes(report.file_bytes));
+  session.result()["compile"] = {{"seconds", total_seconds},
+                                 {"stages", std::move(stages)},
+                                 {"source_nodes", report.source_nodes},
+                                 {"folded_nodes", report.folded_nodes},
+                                 {"dead_nodes", report.dead_nodes},
+                                 {"aliased_nodes", report.aliased_nodes},
+                                 {"image_nodes", report.image_nodes},
+                                 {"arena_bytes", report.arena_bytes},
+                                 {"arena_lower_bound_bytes", report.lower_bound_bytes},
+                                 {"constant_bytes", report.constant_bytes},
+                                 {"file_bytes", report.file_bytes}};
+}
+
+void report_model(Session& session, const std::string& path, const LoadedModel& model,
+                  double create_ns) {
+  if (model.report) report_compilation(session, *model.report, model.compile_ns / 1e9);
+  DvtImageInfo info{};
+  dvt_image_info(model.image.get(), &info);
+  session.print("Model {}: target {}, {} nodes, {} edges\n", path, model.target, info.node_count,
+                info.edge_count);
+  session.print("  load {} (open and verify {}, create executor {})\n",
+                format_time(model.open_ns + create_ns), format_time(model.open_ns),
+                format_time(create_ns));
+  session.print("  file {}, constants {}, arena {} (lower bound {}), executor {}\n",
+                format_bytes(info.file_bytes), format_bytes(info.constant_bytes),
+                format_bytes(info.arena_bytes), format_bytes(info.arena_lower_bound_bytes),
+                format_bytes(info.executor_bytes));
+  session.result()["model"] = {{"path", path},
+                               {"target", model.target},
+                               {"producer", info.producer},
+                               {"source_name", info.source_name},
+                               {"source_digest", info.source_digest},
+                               {"nodes", info.node_count},
+                               {"edges", info.edge_count},
+                               {"values", info.value_count},
+                               {"file_bytes", info.file_bytes},
+                               {"constant_bytes", info.constant_bytes},
+                               {"arena_bytes", info.arena_bytes},
+                               {"arena_lower_bound_bytes", info.arena_lower_bound_bytes},
+                               {"executor_bytes", info.executor_bytes}};
+  session.result()["load"] = {{"open_ns", model.open_ns}, {"create_ns", create_ns}};
+}
+
+}  // namespace davit::cli

@@ -1,0 +1,60 @@
+// runner.hpp: one executor with its input and output buffers; what run and bench have in common.
+//
+// Threads  One thread per Runner; runners may share an image.
+// Memory   Owns the executor and the output buffers. Borrows image, device and inputs.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cli/device.hpp"
+#include "cli/model.hpp"
+#include "cli/tensors.hpp"
+#include "davit/davit.h"
+
+namespace davit::cli {
+
+struct ExecutorDestroy {
+  void operator()(DvtExecutor* executor) const { dvt_executor_destroy(executor); }
+};
+
+class Runner {
+ public:
+  // Load: creates the executor, allocates outputs. `device` may be NULL; timeout_us < 0: no limit.
+  static Result<Runner> create(DvtImage* image, DvtDevice* device, int64_t timeout_us);
+
+  // In the order of the image's inputs; they must stay until the next bind.
+  Status bind_inputs(std::span<const HostTensor> inputs);
+  // Runs Main once and returns the nanoseconds it took.
+  Result<double> run();
+  Result<double> run_observed(DvtNodeObserver observer, void* user);
+  // Unload, with its errors.
+  Status unload();
+
+  [[nodiscard]] double create_ns() const { return create_ns_; }
+  [[nodiscard]] const std::vector<HostTensor>& outputs() const { return outputs_; }
+
+ private:
+  Runner() = default;
+
+  std::unique_ptr<DvtExecutor, ExecutorDestroy> executor_;
+  std::vector<HostTensor> outputs_;
+  double create_ns_ = 0;
+};
+
+// Inputs of `ports` from the forms of --input; those not named are "random". Input i of a set is
+// filled from seed + i.
+Result<std::vector<HostTensor>> make_inputs(std::span<const PortType> ports,
+                                            const std::vector<std::string>& forms, uint64_t seed,
+                                            std::vector<std::string>* sources);
+
+// Model, sizes and load times, to stdout and JSON.
+void report_model(Session& session, const std::string& path, const LoadedModel& model,
+                  double create_ns);
+
+// The compile report, to stdout and JSON.
+void report_compilation(Session& session, const compiler::CompileReport& report,
+                        double total_seconds);
+
+}  // namespace davit::cli
