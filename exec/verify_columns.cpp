@@ -202,7 +202,7 @@ Status read_graphs(const schema::Image& root, size_t metadata_bytes, ImageView& 
     // Else a small file could repeat one large graph, and checking it would take for ever.
     bytes += reader.bytes();
     if (bytes > metadata_bytes) {
-      return broken("graphs[%u]: shares columns with another graph", i);
+      return broken("graphs[%u]: shares columns: the graphs claim more bytes than the metadata", i);
     }
     if (Status s = assign_role(i, view); !s.ok()) return s;
   }
