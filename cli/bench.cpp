@@ -44,7 +44,7 @@ class BenchCommand final : public Command {
   Status run(Session& session, OptionSet& options) override;
 
  private:
-  Status check_options(const OptionSet& options);
+  Status check_options(OptionSet& options);
   Status create_runners(Session& session);
   Status warm_up(Session& session);
   // All clients, from a common start until each has both --iterations and --duration.
@@ -82,7 +82,7 @@ void BenchCommand::add_options(OptionSet& options) {
   execution_.add_report(options);
 }
 
-Status BenchCommand::check_options(const OptionSet& options) {
+Status BenchCommand::check_options(OptionSet& options) {
   Status status = execution_.check(options);
   if (!status.ok()) return status;
   constexpr uint64_t kClientsMax = 1024;

@@ -46,8 +46,11 @@ void ExecutionArguments::add_report(OptionSet& options) {
               "no file");
 }
 
-Status ExecutionArguments::check(const OptionSet& options) {
+Status ExecutionArguments::check(OptionSet& options) {
   if (model_.empty()) return usage_error("a model or an image is needed");
+  // An image was compiled before: these settings do not exist for it.
+  auto kind = model_kind(model_);
+  if (kind.ok() && *kind != ModelKind::kOnnx) options.hide("Compile");
   const auto ranks = parse_reals(percentiles_);
   const bool in_range = ranks && std::all_of(ranks->begin(), ranks->end(),
                                              [](double rank) { return rank >= 0 && rank <= 100; });

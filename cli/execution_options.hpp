@@ -26,8 +26,8 @@ class ExecutionArguments {
   void add_device(OptionSet& options);  // Group Device.
   void add_report(OptionSet& options);  // Group Report.
 
-  // After parsing: what cannot be judged option by option.
-  Status check(const OptionSet& options);
+  // After parsing: what cannot be judged option by option. Hides settings that do not apply.
+  Status check(OptionSet& options);
 
   Result<LoadedModel> open(Session& session, const OptionSet& options);
   // Also notes in the settings what --device came to mean.

@@ -31,8 +31,10 @@ void OptionSet::add(const std::string& flags, double& target, const std::string&
 
 void OptionSet::add(const std::string& flags, uint64_t& target, const std::string& help,
                     const std::string& why) {
+  // Without the check, CLI11 lets "-3" wrap around.
+  CLI::Option* option = app_.add_option(flags, target, help)->check(CLI::NonNegativeNumber);
   remember(
-      app_.add_option(flags, target, help), [&target] { return fmt::format("{}", target); }, why);
+      option, [&target] { return fmt::format("{}", target); }, why);
 }
 
 void OptionSet::add(const std::string& flags, bool& target, const std::string& help,
@@ -47,7 +49,7 @@ void OptionSet::remember(CLI::Option* option, std::function<std::string()> value
   const std::string name = option->get_lnames().empty() ? option->get_name(/*positional=*/true)
                                                         : "--" + option->get_lnames().front();
   option->group(group_);
-  entries_.push_back({option, group_, name, std::move(value), why, ""});
+  entries_.push_back({option, group_, name, std::move(value), why, "", false});
 }
 
 const OptionSet::Entry* OptionSet::find(std::string_view name) const {
@@ -66,6 +68,10 @@ void OptionSet::resolve(std::string_view name, std::string value, std::string wh
   }
 }
 
+void OptionSet::hide(std::string_view group) {
+  for (Entry& entry : entries_) entry.hidden = entry.hidden || entry.group == group;
+}
+
 bool OptionSet::given(std::string_view name) const {
   const Entry* entry = find(name);
   return entry != nullptr && entry->option->count() > 0;
@@ -74,6 +80,7 @@ bool OptionSet::given(std::string_view name) const {
 std::vector<Setting> OptionSet::effective() const {
   std::vector<Setting> settings;
   for (const Entry& entry : entries_) {
+    if (entry.hidden) continue;
     const bool is_default = entry.option->count() == 0;
     settings.push_back({entry.group, entry.name,
                         is_default && !entry.resolved.empty() ? entry.resolved : entry.value(),

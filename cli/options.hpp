@@ -50,6 +50,8 @@ class OptionSet {
   // Replaces the shown value of an option that was left at its default by what it came to mean
   // ("workers 2: cgroup quota"). Does nothing for an option that was given.
   void resolve(std::string_view name, std::string value, std::string why);
+  // Leaves the options of a group out of effective(), since they do not apply to this run.
+  void hide(std::string_view group);
   // True when the option appeared on the command line. Precondition: it was added.
   [[nodiscard]] bool given(std::string_view name) const;
 
@@ -65,6 +67,7 @@ class OptionSet {
     std::function<std::string()> value;
     std::string why;
     std::string resolved;
+    bool hidden = false;
   };
   void remember(CLI::Option* option, std::function<std::string()> value, const std::string& why);
   [[nodiscard]] const Entry* find(std::string_view name) const;

@@ -42,7 +42,7 @@ class RunCommand final : public Command {
   Status run(Session& session, OptionSet& options) override;
 
  private:
-  Status check_options(const OptionSet& options);
+  Status check_options(OptionSet& options);
   // Runs `iterations_` times on `inputs`; the first run's time apart.
   Status execute(Session& session, Runner& runner, std::span<const HostTensor> inputs);
   Status run_test_sets(Session& session, Runner& runner);
@@ -84,8 +84,7 @@ void RunCommand::add_options(OptionSet& options) {
   options.add("--test-data", test_data_, "Folder with test_data_set_K/{input,output}_I.pb", "");
   options.add("--atol", atol_, "Absolute tolerance of a comparison", "");
   options.add("--rtol", rtol_, "Tolerance relative to each expected element", "");
-  options.add("--rtol-max", rtol_max_, "Tolerance relative to the largest expected element",
-              "0 when --atol or --rtol is given");
+  options.add("--rtol-max", rtol_max_, "Tolerance relative to the largest expected element", "");
   options.add("--iterations", iterations_, "Times to run", "once");
   execution_.add_run(options);
   execution_.add_device(options);
@@ -97,10 +96,13 @@ void RunCommand::add_options(OptionSet& options) {
   execution_.add_report(options);
 }
 
-Status RunCommand::check_options(const OptionSet& options) {
+Status RunCommand::check_options(OptionSet& options) {
   Status status = execution_.check(options);
   if (!status.ok()) return status;
   if (iterations_ == 0) return usage_error("--iterations must be at least 1");
+  if (!(atol_ >= 0 && rtol_ >= 0 && rtol_max_ >= 0)) {
+    return usage_error("--atol, --rtol and --rtol-max must be numbers from 0");
+  }
   if (!test_data_.empty() && (!expect_.empty() || execution_.has_inputs())) {
     return usage_error("--test-data brings its own inputs and outputs",
                        "leave out --input and --expect");
@@ -114,6 +116,7 @@ Status RunCommand::check_options(const OptionSet& options) {
   tolerance_ = {.atol = atol_, .rtol = rtol_, .rtol_max = rtol_max_};
   if ((options.given("--atol") || options.given("--rtol")) && !options.given("--rtol-max")) {
     tolerance_.rtol_max = 0;
+    options.resolve("--rtol-max", "0", "--atol or --rtol is given");
   }
   return {};
 }

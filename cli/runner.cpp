@@ -104,7 +104,7 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
   Json stages = Json::array();
   for (const auto& stage : report.stages) {
     stages.push_back({{"name", stage.name}, {"seconds", stage.seconds}});
-    session.detail("  {:<12} {}\n", stage.name, format_time(stage.seconds * 1e9));
+    session.detail("  {:<15} {}\n", stage.name, format_time(stage.seconds * 1e9));
   }
   session.print(
       "Compiled in {}: {} source nodes, {} folded, {} dead, {} aliased, {} in the image\n",

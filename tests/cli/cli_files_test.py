@@ -1,0 +1,214 @@
+"""compile, dump, verify: what is written, and what is not."""
+
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import tool
+from tool import davit
+
+F32 = 1
+
+
+class CompileTest(tool.ToolTest):
+
+    def relu(self, dims=(2, 3)):
+        return self.path("relu.onnx", tool.onnx_model(
+            [("Relu", "", "act_1", ["x"], ["y"])], [("x", F32, dims)], [("y", F32, dims)]))
+
+    def test_a_model_becomes_an_image(self):
+        out = self.path("relu.davit")
+        result, document = self.davit_json("compile", self.relu(), "-o", out, "--verbose")
+        self.check_passed(result)
+        report = document["result"]["compile"]
+        self.assertEqual(report["source_nodes"], 1)
+        self.assertEqual(report["file_bytes"], os.path.getsize(out))
+        self.assertTrue(report["stages"])
+        self.check_passed(davit("verify", out))
+
+    def test_both_targets_agree(self):
+        digests = []
+        for target in ["cpu", "ascend", "ascend:910B2"]:
+            out = self.path("relu.davit")
+            self.check_passed(davit("compile", self.relu(), "-o", out, "--target", target))
+            result, document = self.davit_json("run", out)
+            self.check_passed(result)
+            digests.append(document["result"]["outputs"][0]["digest"])
+            self.assertEqual("predicted" in document["result"], target != "cpu")
+        self.assertEqual(len(set(digests)), 1)
+
+    def test_unsupported_operators_are_all_listed(self):
+        model = self.path("odd.onnx", tool.onnx_model(
+            [("Frobnicate", "acme", "frob_1", ["x"], ["a"]), ("Relu", "", "act", ["a"], ["b"]),
+             ("Twiddle", "acme", "twid_2", ["b"], ["y"])],
+            [("x", F32, [2])], [("y", F32, [2])]))
+        out = self.path("odd.davit")
+        result, document = self.davit_json("compile", model, "-o", out)
+        self.assertEqual(result.code, 4, result.out + result.err)
+        for word in ["acme", "Frobnicate", "frob_1", "Twiddle", "twid_2", "3"]:
+            self.assertIn(word, result.err)
+        self.assertEqual(document["failure"]["kind"], "unsupported")
+        self.assertFalse(os.path.exists(out))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["odd.onnx", "result.json"])
+
+    def test_a_failure_leaves_an_older_image_alone(self):
+        out = self.path("model.davit", b"older")
+        bad = self.path("bad.onnx", b"\xff\xff\xff not a protobuf")
+        self.assertEqual(davit("compile", bad, "-o", out).code, 3)
+        with open(out, "rb") as file:
+            self.assertEqual(file.read(), b"older")
+
+    def test_missing_files_and_folders(self):
+        self.assertEqual(davit("compile", self.path("none.onnx"), "-o", self.path("x")).code, 1)
+        self.assertEqual(davit("compile", self.folder, "-o", self.path("x")).code, 1)
+        result = davit("compile", self.relu(), "-o", os.path.join(self.folder, "none", "x.davit"))
+        self.check_failed(result, 1, "write")
+
+    def test_bad_values(self):
+        model = self.relu()
+        out = self.path("x.davit")
+        for arguments in (["--target", "gpu"], ["--target", "ascend:"], ["--shapes", "x"],
+                          ["--shapes", "x:2x"], ["--shapes", "x:-1x2"], ["--dim", "N"],
+                          ["--dim", "N=x"], ["--freeze", "x"], ["--freeze", "x=@" + out],
+                          ["--freeze", "x=2xf32=1,2,3"], ["--freeze", "x=99999999999x9xf32=1"]):
+            result = davit("compile", model, "-o", out, *arguments)
+            self.assertIn(result.code, (1, 2), arguments)
+            self.assertTrue(result.last.startswith("FAILED: "))
+            self.assertFalse(os.path.exists(out))
+        self.check_failed(davit("compile", model, "-o", out, "--target", "asend"), 2, "usage",
+                          "did you mean ascend?")
+
+    def test_shapes_bind_free_dimensions(self):
+        tool_model = tool.onnx_model([("Relu", "", "r", ["in:0"], ["y"])],
+                                     [("in:0", F32, [2, 3])], [("y", F32, [2, 3])])
+        # The extent becomes a symbol: field dim_param (2) in place of dim_value (1).
+        free = tool_model.replace(tool.field(1, 2, tool.field(1, 0, 2)),
+                                  tool.field(1, 2, tool.field(2, 2, b"")[:0] + b"\x12\x00"))
+        model = self.path("free.onnx", free)
+        out = self.path("free.davit")
+        for spelling in ("in:0:5x3", "in:0=5x3"):
+            self.check_passed(davit("compile", model, "-o", out, "--shapes", spelling))
+            result, document = self.davit_json("run", out)
+            self.check_passed(result)
+            self.assertEqual(document["result"]["inputs"][0]["type"], "5x3xf32")
+
+    def test_options_that_would_do_nothing(self):
+        image = self.image()
+        text = self.path("model.txt")
+        self.check_failed(davit("run", image, "--shapes", "x:4"), 2, "usage", "--shapes")
+        self.check_failed(davit("run", image, "--target", "cpu"), 2, "usage", "--target")
+        self.check_failed(davit("compile", text, "-o", image, "--dim", "N=1"), 2, "usage", "--dim")
+        self.check_failed(davit("run", image, "--op-summary", "x.csv"), 2, "usage", "--op-summary")
+        self.check_failed(davit("run", image, "--atol", "1"), 2, "usage", "--atol")
+        self.check_failed(davit("run", image, "--device", "npu-sim"), 2, "usage", "--device")
+
+    def test_killing_a_compilation_leaves_no_partial_file(self):
+        out = self.path("model.davit")
+        # Large enough that writing takes a while: 16 M constants.
+        text = tool.IMAGE_TEXT.replace("const w: f32[4] = {1, 2, 3, 4}",
+                                       "const w: f32[4] = {1, 2, 3, 4}\n"
+                                       "const big: f32[16000000] = fill 0.5")
+        source = self.path("model.txt", text)
+        for delay_ms in (0, 5, 20, 50, 100, 200, 400):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                process = subprocess.Popen([tool.DAVIT, "compile", source, "-o", out],
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                time.sleep(delay_ms / 1000)
+                process.send_signal(number)
+                process.wait(timeout=60)
+                self.assertIn(process.returncode, (0, -number))
+                files = sorted(os.listdir(self.folder))
+                if "model.davit" in files:
+                    self.assertEqual(davit("verify", out).code, 0)
+                    os.remove(out)
+                    files.remove("model.davit")
+                self.assertEqual(files, ["model.txt"])
+
+
+class DumpTest(tool.ToolTest):
+
+    def test_text_assembles_to_the_same_bytes(self):
+        image = self.image()
+        dumped = davit("dump", image)
+        self.assertEqual(dumped.code, 0)
+        self.assertTrue(dumped.out.startswith("davit 1."), dumped.out)
+        self.assertTrue(dumped.err.rstrip().endswith("PASSED"))
+        again = self.path("again.davit")
+        self.check_passed(davit("compile", self.path("again.txt", dumped.out), "-o", again))
+        with open(image, "rb") as one, open(again, "rb") as two:
+            self.assertEqual(one.read(), two.read())
+
+    def test_json_and_dot(self):
+        image = self.image()
+        document = tool.json.loads(davit("dump", image, "--format", "json").out)
+        self.assertEqual(document["schema"], "davit.image")
+        main = next(g for g in document["graphs"] if g["role"] == "main")
+        self.assertEqual(main["nodes"][0]["origin"], "block/add_1")
+        dot = davit("dump", image, "--format", "dot").out
+        self.assertTrue(dot.startswith("digraph"))
+        self.assertIn("block/add_1", dot)
+
+    def test_tables(self):
+        image = self.image()
+        plan = davit("dump", image, "--memory-plan").out
+        self.assertIn("offset", plan)
+        schedule = davit("dump", image, "--schedule").out
+        self.assertIn("block/add_1", schedule)
+        out = self.path("plan.txt")
+        result = davit("dump", image, "--memory-plan", "--schedule", "-o", out)
+        self.check_passed(result)
+        with open(out, encoding="utf-8") as file:
+            self.assertEqual(file.read(), plan + schedule)
+
+    def test_bad_formats(self):
+        image = self.image()
+        result = davit("dump", image, "--format", "jsno")
+        self.assertEqual(result.code, 2)
+        self.assertIn("did you mean json?", result.err)
+        self.assertEqual(result.out, "")
+
+
+class VerifyTest(tool.ToolTest):
+
+    def test_says_what_was_checked(self):
+        result, document = self.davit_json("verify", self.image())
+        self.check_passed(result)
+        self.assertRegex(document["result"]["digest"], r"^[0-9a-f]{32}$")
+        for area in ["container", "tables", "graphs", "dataflow", "memory plan", "kernels"]:
+            self.assertIn(area, document["result"]["checked"])
+
+    def test_bad_images(self):
+        with open(self.image(), "rb") as file:
+            good = file.read()
+        damaged = {
+            "empty": b"",
+            "short": good[:40],
+            "cut": good[:-1],
+            "flipped": good[:200] + bytes([good[200] ^ 1]) + good[201:],
+            "other": b"hello" * 100,
+        }
+        for name, content in damaged.items():
+            for command in ("verify", "run", "bench", "dump"):
+                result = davit(command, self.path(name + ".davit", content))
+                self.assertEqual(result.code, 3, (name, command, result.out, result.err))
+                self.assertIn("FAILED: ", result.out + result.err)
+
+    def test_a_newer_format_is_refused_with_both_versions(self):
+        with open(self.image(), "rb") as file:
+            image = bytearray(file.read())
+        image[8] = 9  # version_major
+        result = davit("verify", self.path("newer.davit", bytes(image)))
+        self.assertEqual(result.code, 3)
+        self.assertIn("9", result.err)
+
+    def test_bad_text(self):
+        result = davit("compile", self.path("bad.txt", "davit 1.1 target cpu\nnonsense\n"), "-o",
+                       self.path("x"))
+        self.assertEqual(result.code, 3)
+        self.assertIn("line 2", result.out)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,208 @@
+"""run and bench: inputs, outputs, comparisons, profiles, traces, limits."""
+
+import csv
+import os
+import unittest
+
+import tool
+from tool import davit
+
+
+class RunTest(tool.ToolTest):
+
+    def x(self, values=(1, 2, 3, 4)):
+        return self.path("x.npy", tool.npy("<f4", [4], values, "f"))
+
+    def test_npy_in_and_out(self):
+        out_y, out_m = self.path("y.npy"), self.path("m.npy")
+        result = davit("run", self.image(), "--input", "x=@" + self.x(), "--input", "k=2xi64=7,-9",
+                       "--output-data", "y=@" + out_y, "--output-data=m=@" + out_m)
+        self.check_passed(result)
+        self.assertEqual(tool.read_npy(out_y, "f"), [2, 4, 6, 8])
+        self.assertEqual(tool.read_npy(out_m, "q"), [7, -9])
+
+    def test_forms_of_inputs(self):
+        image = self.image()
+        out = self.path("y.npy")
+        for form, expected in (("x=zeros", [1, 2, 3, 4]), ("x=4xf32=1", [2, 3, 4, 5]),
+                               ("x=4xf32=-1,0.5,1e1,2", [0, 2.5, 13, 6]),
+                               ("4xf32=10", [11, 12, 13, 14])):
+            result = davit("run", image, "--input", form, "--output-data", "@" + out)
+            self.check_passed(result)
+            self.assertEqual(tool.read_npy(out, "f"), expected, form)
+
+    def test_random_inputs_repeat_with_their_seed(self):
+        image = self.image()
+        digests = {}
+        for seed in ("1", "1", "2"):
+            _, document = self.davit_json("run", image, "--seed", seed)
+            digests.setdefault(seed, set()).add(document["result"]["outputs"][0]["digest"])
+        self.assertEqual(len(digests["1"]), 1)
+        self.assertNotEqual(digests["1"], digests["2"])
+
+    def test_bad_inputs(self):
+        image = self.image()
+        wrong_type = self.path("d.npy", tool.npy("<f8", [4], [1, 2, 3, 4], "d"))
+        wrong_shape = self.path("s.npy", tool.npy("<f4", [3], [1, 2, 3], "f"))
+        cut = self.path("cut.npy", tool.npy("<f4", [4], [1, 2, 3, 4], "f")[:-3])
+        for form, words in (("z=zeros", "no input or output is named 'z'"),
+                            ("x=@" + wrong_type, "another type"),
+                            ("x=@" + wrong_shape, "another type"), ("x=@" + cut, ""),
+                            ("x=4xf32=1,2", "number of values"), ("x=4xf32=1,2,3,4,5", "values"),
+                            ("x=4xf32=a", "'a' is not a value"), ("x=4xi64=1", "another type"),
+                            ("x=ones", "not understood"), ("k=2xi64=1.5", "'1.5'"),
+                            ("x=", "needs a value")):
+            result = davit("run", image, "--input", form)
+            self.assertIn(result.code, (1, 2, 3), (form, result.out, result.err))
+            self.assertIn(words, result.last, form)
+        result = davit("run", image, "--input", "x=zeros", "--input", "x=zeros")
+        self.check_failed(result, 2, "usage", "twice")
+
+    def test_expect(self):
+        image = self.image()
+        good = self.path("good.npy", tool.npy("<f4", [4], [2, 4, 6, 8], "f"))
+        near = self.path("near.npy", tool.npy("<f4", [4], [2, 4, 6.01, 8], "f"))
+        arguments = ["run", image, "--input", "x=@" + self.x(), "--expect"]
+        self.check_passed(davit(*arguments, "y=@" + good, "--atol=0", "--rtol=0"))
+        result, document = self.davit_json(*arguments, "y=@" + near)
+        self.check_failed(result, 1, "compare", "output y: 1 of 4 elements differ")
+        self.assertIn("first at [2]: got 6", result.last)
+        self.assertIn("MISMATCH", result.out)
+        comparison = document["result"]["comparisons"][0]
+        self.assertEqual((comparison["match"], comparison["mismatches"]), (False, 1))
+        self.check_passed(davit(*arguments, "y=@" + near, "--atol", "0.02"))
+        self.check_passed(davit(*arguments, "y=@" + near, "--rtol", "0.01"))
+        self.check_passed(davit(*arguments, "y=@" + near, "--rtol-max", "0.01"))
+        self.assertEqual(davit(*arguments, "y=@" + near, "--atol", "0").code, 1)
+
+    def test_nan_and_infinity(self):
+        image = self.image()
+        nan, inf = float("nan"), float("inf")
+        x = self.path("odd.npy", tool.npy("<f4", [4], [nan, inf, -inf, 0], "f"))
+        same = self.path("same.npy", tool.npy("<f4", [4], [nan, inf, -inf, 4], "f"))
+        self.check_passed(davit("run", image, "--input", "x=@" + x, "--expect", "y=@" + same))
+        for values in ([0, inf, -inf, 4], [nan, -inf, -inf, 4], [nan, 1e30, -inf, 4]):
+            other = self.path("other.npy", tool.npy("<f4", [4], values, "f"))
+            result = davit("run", image, "--input", "x=@" + x, "--expect", "y=@" + other,
+                           "--atol", "1e30")
+            self.check_failed(result, 1, "compare", "1 of 4")
+
+    def test_text_image_and_model_run_directly(self):
+        self.check_passed(davit("run", self.path("m.txt", tool.IMAGE_TEXT)))
+        model = self.path("r.onnx", tool.onnx_model([("Relu", "", "r", ["x"], ["y"])],
+                                                    [("x", 1, [2])], [("y", 1, [2])]))
+        result, document = self.davit_json("run", model, "--target", "ascend:910B2",
+                                           "--input", "x=2xf32=-1,5",
+                                           "--output-data", "y=@" + self.path("y.npy"))
+        self.check_passed(result)
+        self.assertEqual(tool.read_npy(self.path("y.npy"), "f"), [0, 5])
+        self.assertEqual(document["result"]["model"]["target"], "ascend:910B2")
+
+    def test_profile_table_csv_and_trace(self):
+        table, trace = self.path("p.csv"), self.path("t.json")
+        result, document = self.davit_json("run", self.image(), "--profile", "--profile-csv", table,
+                                           "--trace", trace, "--iterations", "3")
+        self.check_passed(result)
+        self.assertIn("block/add_1", result.out)
+        profile = document["result"]["profile"]
+        self.assertEqual(profile["runs"], 3)
+        self.assertEqual([n["calls"] for n in profile["by_node"]], [3, 3])
+        self.assertAlmostEqual(sum(n["share"] for n in profile["by_node"]), 1, places=6)
+        self.assertAlmostEqual(sum(t["share"] for t in profile["by_type"]), 1, places=6)
+        with open(table, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([r["origin"] for r in rows], ["block/add_1", "copy_1"])
+        with open(trace, encoding="utf-8") as file:
+            events = tool.json.load(file)["traceEvents"]
+        slices = [e for e in events if e["ph"] == "X"]
+        self.assertEqual(sum(e["name"] == "block/add_1" for e in slices), 3)
+
+    def test_device_reports(self):
+        model = self.path("r.onnx", tool.onnx_model([("Relu", "", "r", ["x"], ["y"])],
+                                                    [("x", 1, [64, 64])], [("y", 1, [64, 64])]))
+        summary, trace = self.path("op.csv"), self.path("t.json")
+        result, document = self.davit_json("run", model, "--target", "ascend", "--op-summary",
+                                           summary, "--trace", trace)
+        self.check_passed(result)
+        predicted = document["result"]["predicted"]
+        self.assertGreater(predicted["run_ps"], 0)
+        self.assertTrue(any("Relu" in o["op"] for o in predicted["operators"]))
+        with open(summary, encoding="utf-8", newline="") as file:
+            self.assertIn("Task Duration(us)", next(csv.reader(file)))
+        with open(trace, encoding="utf-8") as file:
+            events = tool.json.load(file)["traceEvents"]
+        self.assertEqual({e["pid"] for e in events if e["ph"] == "X"}, {1, 2})
+
+    def test_timeout(self):
+        result, document = self.davit_json("run", self.image(), "--iterations", "1000000000000",
+                                           "--timeout", "0.3")
+        self.check_failed(result, 6, "run", "not done after 0.3 s")
+        self.assertRegex(document["failure"]["hint"], "add_1|copy_1")
+        result = davit("bench", self.image(), "--duration", "1000", "--timeout=0.5")
+        self.assertEqual(result.code, 6)
+        self.assertEqual(davit("run", self.image(), "--timeout", "-1").code, 2)
+        self.assertEqual(davit("run", self.image(), "--timeout", "nan").code, 2)
+        self.check_passed(davit("run", self.image(), "--timeout", "60"))
+
+
+class BenchTest(tool.ToolTest):
+
+    def test_summary(self):
+        result, document = self.davit_json(
+            "bench", self.image(), "--duration", "0.05", "--warmup-ms", "5", "--iterations", "20",
+            "--concurrency", "3", "--percentiles", "50,99.9")
+        self.check_passed(result)
+        for words in ("load ", "first run ", "throughput ", "latency ", "host memory "):
+            self.assertIn(words, result.out)
+        data = document["result"]
+        self.assertGreaterEqual(data["latency"]["count"], 60)
+        self.assertEqual(list(data["latency"]["percentiles_ns"]), ["p50", "p99.9"])
+        self.assertLessEqual(data["latency"]["min_ns"], data["latency"]["median_ns"])
+        self.assertLessEqual(data["latency"]["median_ns"], data["latency"]["max_ns"])
+        self.assertGreaterEqual(data["measured_ns"], 0.05e9)
+        self.assertGreater(data["throughput_per_second"], 0)
+        self.assertEqual(data["clients"], 3)
+
+    def test_advice_needs_a_measurement(self):
+        clients = len(os.sched_getaffinity(0)) + 1
+        result = davit("bench", self.image(), "--duration", "0", "--warmup-ms", "0",
+                       "--concurrency", str(clients))
+        self.assertIn(f"oversubscribed: {clients} clients", result.out)
+        result = davit("bench", self.image(), "--duration", "0", "--warmup-ms", "0")
+        self.assertNotIn("oversubscribed", result.out)
+
+    def test_bad_values(self):
+        image = self.image()
+        for arguments in (["--concurrency", "0"], ["--iterations", "0"], ["--duration", "-1"],
+                          ["--percentiles", "50,101"], ["--percentiles", "x"],
+                          ["--duration", "nan"], ["--iterations", "-3"]):
+            self.assertEqual(davit("bench", image, *arguments).code, 2, arguments)
+
+
+@unittest.skipUnless(os.path.isdir(tool.ONNX_TESTS), "libonnx-testdata is not installed")
+class TestDataTest(tool.ToolTest):
+
+    def test_onnx_test_folders(self):
+        for name in ("test_relu", "test_add", "test_concat_1d_axis_0", "test_transpose_default"):
+            folder = os.path.join(tool.ONNX_TESTS, "node", name)
+            result, document = self.davit_json("run", os.path.join(folder, "model.onnx"),
+                                               "--test-data", folder)
+            self.check_passed(result)
+            self.assertTrue(document["result"]["comparisons"][0]["match"])
+
+    def test_a_set_of_another_model(self):
+        relu = os.path.join(tool.ONNX_TESTS, "node", "test_relu", "model.onnx")
+        other = os.path.join(tool.ONNX_TESTS, "node", "test_add")
+        self.assertNotEqual(davit("run", relu, "--test-data", other).code, 0)
+        self.assertNotEqual(davit("run", relu, "--test-data", self.folder).code, 0)
+
+    def test_frozen_inputs(self):
+        folder = os.path.join(tool.ONNX_TESTS, "node", "test_reshape_reordered_all_dims")
+        shape = os.path.join(folder, "test_data_set_0", "input_1.pb")
+        result = davit("run", os.path.join(folder, "model.onnx"), "--freeze", "shape=@" + shape,
+                       "--test-data", folder)
+        self.check_passed(result)
+
+
+if __name__ == "__main__":
+    unittest.main()
