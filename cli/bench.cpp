@@ -186,7 +186,7 @@ void BenchCommand::report(Session& session, const std::vector<Client>& clients) 
   const uint64_t peak = peak_host_bytes();
   const double ratio = statistics.median > 0 ? first_run_ns_ / statistics.median : 0;
   session.print(
-      "Summary (CLOCK_MONOTONIC around dvt_executor_run; inputs and outputs bound, not copied)\n"
+      "Summary (CLOCK_MONOTONIC around dvt_executor_run; inputs and outputs bound, not copied{})\n"
       "  load          {}\n"
       "  first run     {} ({:.2f} x the median)\n"
       "  warm-up       {} runs\n"
@@ -194,6 +194,7 @@ void BenchCommand::report(Session& session, const std::vector<Client>& clients) 
       "  throughput    {:.6g} runs/s\n"
       "  latency       {}\n"
       "  host memory   peak {} (process), arena {} an executor, {} in all an executor\n",
+      device_.npu ? "; wall time of the device model" : "",
       format_time(model_.open_ns + runners_.front().create_ns()), format_time(first_run_ns_), ratio,
       warmup_runs_, statistics.count, clients.size(), clients.size() == 1 ? "" : "s",
       format_time(wall_ns), per_second, to_line(statistics), format_bytes(peak),

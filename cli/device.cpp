@@ -32,13 +32,27 @@ struct Utilisation {
   std::vector<Row> rows;
   std::array<double, DVT_NPU_PIPE_COUNT> pipe_share{};  // Busy cycles over body cycles, weighted.
   int64_t first_start_ps = 0, last_end_ps = 0;
+  int64_t covered_ps = 0;  // While at least one task ran.
 };
+
+// Length of the union of [start, end) intervals.
+int64_t covered(std::vector<std::pair<int64_t, int64_t>> intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  int64_t total = 0, reached = INT64_MIN;
+  for (const auto& [start, end] : intervals) {
+    const int64_t from = std::max(start, reached);
+    if (end <= from) continue;
+    total += end - from;
+    reached = end;
+  }
+  return total;
+}
 
 Utilisation utilisation_of(const DvtNpu* npu, const DvtNpuRun& run) {
   Utilisation out;
   std::array<double, DVT_NPU_PIPE_COUNT> pipe_cycles{};
+  std::vector<std::pair<int64_t, int64_t>> intervals;
   double body_cycles = 0;
-  bool first = true;
   for (uint64_t i = 0; i < run.task_count; ++i) {
     DvtNpuTask task{};
     if (dvt_npu_task(npu, run.first_task + i, &task) != DVT_OK) continue;
@@ -48,9 +62,10 @@ Utilisation utilisation_of(const DvtNpu* npu, const DvtNpuRun& run) {
     if (row == out.rows.end()) row = out.rows.insert(out.rows.end(), {.type = type});
     ++row->tasks;
     row->busy_ps += task.end_ps - task.start_ps;
+    const bool first = intervals.empty();
     out.first_start_ps = first ? task.start_ps : std::min(out.first_start_ps, task.start_ps);
     out.last_end_ps = first ? task.end_ps : std::max(out.last_end_ps, task.end_ps);
-    first = false;
+    intervals.emplace_back(task.start_ps, task.end_ps);
     if (task.block_dim == 0) continue;
     const auto cores = static_cast<double>(task.block_dim);
     body_cycles += cores * static_cast<double>(task.body_cycles);
@@ -61,6 +76,7 @@ Utilisation utilisation_of(const DvtNpu* npu, const DvtNpuRun& run) {
   for (uint32_t pipe = 0; pipe < DVT_NPU_PIPE_COUNT; ++pipe) {
     out.pipe_share[pipe] = body_cycles > 0 ? pipe_cycles[pipe] / body_cycles : 0;
   }
+  out.covered_ps = covered(std::move(intervals));
   return out;
 }
 
@@ -169,17 +185,29 @@ void report_npu(Session& session, const DvtNpu* npu, size_t top) {
   const int64_t device_ps = use.last_end_ps - use.first_start_ps;
   DvtNpuMemory memory{};
   dvt_npu_memory(npu, &memory);
+  const double busy =
+      elapsed_ps > 0 ? static_cast<double>(use.covered_ps) / static_cast<double>(elapsed_ps) : 0;
   Json json = {{"run_ps", elapsed_ps},
                {"device_span_ps", device_ps},
+               {"device_busy_ps", use.covered_ps},
+               {"device_busy_share", busy},
                {"tasks", run.task_count},
                {"device_memory_peak_bytes", memory.peak_bytes},
                {"device_memory_capacity_bytes", memory.capacity_bytes}};
   session.print(
-      "Predicted for the Ascend device (virtual time, last run): run {}, device from first task to "
-      "last {}, {} tasks, peak device memory {}\n",
-      time_text(elapsed_ps), time_text(device_ps), run.task_count, format_bytes(memory.peak_bytes));
+      "Predicted for the Ascend device (virtual time, last run): {}, {} tasks, device busy {} of "
+      "the "
+      "run, peak device memory {}\n",
+      time_text(elapsed_ps), run.task_count, format_percent(busy), format_bytes(memory.peak_bytes));
   report_operators(session, npu, run, top, json);
   report_utilisation(session, use, elapsed_ps, json);
+  constexpr double kHostBound = 0.5;
+  if (run.task_count > 0 && busy < kHostBound) {
+    session.print(
+        "advice: predicted to be host-bound: the device is idle {} of the run, waiting for "
+        "submissions\n",
+        format_percent(1 - busy));
+  }
   session.result()["predicted"] = std::move(json);
 }
 

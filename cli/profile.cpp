@@ -75,6 +75,11 @@ void Profiler::report(Session& session, size_t top) const {
   json["by_node"] = report_nodes(session, order, top);
   json["by_type"] = report_types(session, order);
   session.print("  all nodes: {} per run\n", format_time(per_run(total_ns_)));
+  if (simulated_) {
+    session.print(
+        "  (wall time of the host and of the model that computes in the device's place; "
+        "predicted times follow)\n");
+  }
   session.result()["profile"] = std::move(json);
 }
 

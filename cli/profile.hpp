@@ -30,8 +30,10 @@ struct NodeProfile {
 
 class Profiler {
  public:
-  // Both may be null; both are told of every node.
-  Profiler(exec::ExecutionTrace* trace, Watchdog* watchdog) : trace_(trace), watchdog_(watchdog) {}
+  // `simulated`: the device is a model, which shows in the times. The others may be null; they are
+  // told of every node.
+  Profiler(bool simulated, exec::ExecutionTrace* trace, Watchdog* watchdog)
+      : simulated_(simulated), trace_(trace), watchdog_(watchdog) {}
 
   // A DvtNodeObserver; user is the Profiler.
   static void observe(void* user, const DvtNodeEvent* event);
@@ -50,6 +52,7 @@ class Profiler {
   Json report_types(Session& session, const std::vector<uint32_t>& order) const;
   [[nodiscard]] double per_run(int64_t nanoseconds) const;
 
+  bool simulated_;
   exec::ExecutionTrace* trace_;
   Watchdog* watchdog_;
   std::vector<NodeProfile> nodes_;  // By node index of Main.

@@ -149,7 +149,7 @@ Status RunCommand::execute(Session& session, Runner& runner, std::span<const Hos
   if (!status.ok()) return status;
   set_stage("run");
   std::vector<double> times_ns;
-  Profiler watched(/*trace=*/nullptr, watchdog_ ? &*watchdog_ : nullptr);
+  Profiler watched(device_.npu != nullptr, /*trace=*/nullptr, watchdog_ ? &*watchdog_ : nullptr);
   for (uint64_t i = 0; i < iterations_; ++i) {
     auto time_ns = watchdog_ ? runner.run_observed(&Profiler::observe, &watched) : runner.run();
     if (!time_ns.ok()) return std::move(time_ns.status());
@@ -274,7 +274,7 @@ Status RunCommand::observe(Session& session, Runner& runner) {
   if (!profile_ && profile_csv_.empty() && trace_.empty()) return {};
   set_stage("profile");
   if (!trace_.empty()) execution_trace_.emplace(*model_.image, /*executor_id=*/1);
-  profiler_.emplace(execution_trace_ ? &*execution_trace_ : nullptr,
+  profiler_.emplace(device_.npu != nullptr, execution_trace_ ? &*execution_trace_ : nullptr,
                     watchdog_ ? &*watchdog_ : nullptr);
   for (uint64_t i = 0; i < iterations_; ++i) {
     if (execution_trace_) execution_trace_->begin_run();
