@@ -154,7 +154,10 @@ class EventCore {
     int64_t ready_ps;
     uint64_t task;
     uint32_t stream;
-    auto operator<=>(const ReadyKey&) const = default;
+    bool operator<(const ReadyKey& other) const {
+      return std::tie(priority, ready_ps, task) <
+             std::tie(other.priority, other.ready_ps, other.task);
+    }
   };
   // A running kernel or copy: first its head at speed 1, then its body at a shared speed.
   struct Active {

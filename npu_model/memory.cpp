@@ -35,6 +35,7 @@ Status Memory::out_of_memory(uint64_t bytes, const std::string& owner) const {
     if (block.freed_serial == 0) by_owner[block.owner] += block.reserved_bytes;
   }
   std::vector<std::pair<uint64_t, std::string_view>> largest;
+  largest.reserve(by_owner.size());
   for (const auto& [name, size] : by_owner) largest.emplace_back(size, name);
   std::sort(largest.begin(), largest.end(), [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;

@@ -41,15 +41,16 @@ DvtNpu* npu_of(DvtDevice* device) {
 // "message; got ...; expected ...": device.h has one string for all.
 const char* adapter_error(DvtDevice*) {
   thread_local char text[1024];
-  Status(ErrorDetail{.code = last_error.code,
-                     .message = last_error.message,
-                     .node = last_error.node,
-                     .op = last_error.op,
-                     .expected = last_error.expected,
-                     .got = last_error.got,
-                     .hint = last_error.hint})
-      .to_string()
-      .copy(text, sizeof text - 1);
+  ErrorDetail detail;
+  detail.code = last_error.code;
+  detail.message = last_error.message;
+  detail.node = last_error.node;
+  detail.op = last_error.op;
+  detail.expected = last_error.expected;
+  detail.got = last_error.got;
+  detail.hint = last_error.hint;
+  const std::string line = Status(std::move(detail)).to_string();
+  text[line.copy(text, sizeof text - 1)] = '\0';
   return text;
 }
 

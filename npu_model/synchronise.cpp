@@ -33,6 +33,7 @@ Status Npu::destroy_stream(DvtStream* stream) {
     status.detail().hint = fmt::format("{} unfinished tasks were dropped", s.queued());
     core_.abandon(*index, status.detail());
   }
+  demand_ended(*index);
   s.live = false;
   stream_handles_.destroy(*index);
   return status;

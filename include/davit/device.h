@@ -47,7 +47,7 @@ static inline void dvt_launch_bind(void* record) {
   const uint32_t count = (uint32_t)context->input_count + context->output_count;
   for (uint32_t i = 0; i < count; ++i) {
     const uintptr_t offset = (uintptr_t)context->cells[i];
-    context->cells[i] = offset == 0 ? NULL : (DvtCell*)((char*)record + offset);
+    if (offset != 0) context->cells[i] = (DvtCell*)((char*)record + offset);
   }
 }
 
