@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
-#include <optional>
 #include <thread>
 
 #include "cli/command.hpp"
@@ -59,7 +58,6 @@ class BenchCommand final : public Command {
   uint64_t concurrency_ = 1;
 
   // State of one run. The device outlives the runners.
-  std::optional<Watchdog> watchdog_;
   LoadedModel model_;
   DeviceHandle device_;
   std::vector<HostTensor> inputs_;
@@ -246,7 +244,7 @@ Status BenchCommand::run(Session& session, OptionSet& options) {
   Status status = check_options(options);
   session.echo_settings(options);
   if (!status.ok()) return status;
-  watchdog_.emplace(session, execution_.timeout_seconds());
+  const Watchdog watchdog(session, execution_.timeout_seconds());
   auto model = execution_.open(session, options);
   if (!model.ok()) return std::move(model.status());
   model_ = std::move(*model);

@@ -63,7 +63,7 @@ class RunCommand final : public Command {
   std::string profile_csv_, trace_;
 
   // State of one run.
-  std::optional<Watchdog> watchdog_;
+  Watchdog* watchdog_ = nullptr;  // Null without --timeout.
   std::vector<PortType> inputs_, outputs_;
   LoadedModel model_;
   DeviceHandle device_;
@@ -149,9 +149,10 @@ Status RunCommand::execute(Session& session, Runner& runner, std::span<const Hos
   if (!status.ok()) return status;
   set_stage("run");
   std::vector<double> times_ns;
-  Profiler watched(device_.npu != nullptr, /*trace=*/nullptr, watchdog_ ? &*watchdog_ : nullptr);
+  Profiler watched(device_.npu != nullptr, /*trace=*/nullptr, watchdog_);
   for (uint64_t i = 0; i < iterations_; ++i) {
-    auto time_ns = watchdog_ ? runner.run_observed(&Profiler::observe, &watched) : runner.run();
+    auto time_ns =
+        watchdog_ != nullptr ? runner.run_observed(&Profiler::observe, &watched) : runner.run();
     if (!time_ns.ok()) return std::move(time_ns.status());
     times_ns.push_back(*time_ns);
   }
@@ -275,7 +276,7 @@ Status RunCommand::observe(Session& session, Runner& runner) {
   set_stage("profile");
   if (!trace_.empty()) execution_trace_.emplace(*model_.image, /*executor_id=*/1);
   profiler_.emplace(device_.npu != nullptr, execution_trace_ ? &*execution_trace_ : nullptr,
-                    watchdog_ ? &*watchdog_ : nullptr);
+                    watchdog_);
   for (uint64_t i = 0; i < iterations_; ++i) {
     if (execution_trace_) execution_trace_->begin_run();
     auto time_ns = runner.run_observed(&Profiler::observe, &*profiler_);
@@ -316,8 +317,9 @@ Status RunCommand::run(Session& session, OptionSet& options) {
   Status status = check_options(options);
   session.echo_settings(options);
   if (!status.ok()) return status;
+  Watchdog watchdog(session, execution_.timeout_seconds());
   if (execution_.timeout_seconds() > 0) {
-    watchdog_.emplace(session, execution_.timeout_seconds());
+    watchdog_ = &watchdog;
     session.log("runs are observed because of --timeout: times include the observer\n");
   }
   auto model = execution_.open(session, options);

@@ -117,10 +117,15 @@ void Session::print_first_line(const std::string& command) {
   (void)std::fflush(frame_);
 }
 
-void Session::echo_settings(const OptionSet& options) {
+void Session::record_settings(const OptionSet& options) {
+  const std::lock_guard lock(settings_mutex_);
   settings_ = options.effective();
+}
+
+void Session::echo_settings(const OptionSet& options) {
+  record_settings(options);
   std::string group;
-  for (const Setting& setting : settings_) {
+  for (const Setting& setting : options.effective()) {
     if (setting.group != group) {
       group = setting.group;
       log("=== {} options ===\n", group);
@@ -133,8 +138,10 @@ void Session::echo_settings(const OptionSet& options) {
   }
 }
 
-Json Session::document(const Status& status, const std::string& stage, Exit exit) const {
+Json Session::document(const Status& status, const std::string& stage, Exit exit,
+                       const Json& result) {
   Json settings = Json::array();
+  const std::lock_guard lock(settings_mutex_);
   for (const Setting& setting : settings_) {
     settings.push_back({{"group", setting.group},
                         {"name", setting.name},
@@ -151,7 +158,7 @@ Json Session::document(const Status& status, const std::string& stage, Exit exit
                    {"status", exit == Exit::kOk ? "PASSED" : "FAILED"},
                    {"exit_code", static_cast<int>(exit)},
                    {"failure", nullptr},
-                   {"result", result_}};
+                   {"result", result}};
   if (exit == Exit::kOk) return document;
   Json failure = {{"kind", exit_name(exit)}, {"stage", stage}};
   if (status.ok()) {
@@ -172,8 +179,17 @@ Json Session::document(const Status& status, const std::string& stage, Exit exit
 }
 
 int Session::finish(const Status& status) {
-  // Never unlocked: whoever comes second waits until the process ends.
-  finishing_.lock();
+  return finish_with(status, result_);
+}
+
+void Session::finish_now(const Status& status) {
+  const int code = finish_with(status, Json::object());
+  _exit(code);
+}
+
+int Session::finish_with(const Status& status, const Json& result) {
+  // Whoever comes second waits until the process ends.
+  while (finishing_.exchange(true)) pause();
   Exit exit = Exit::kOk;
   std::string stage = current_stage();
   std::string reason;
@@ -197,7 +213,7 @@ int Session::finish(const Status& status) {
   if (!json_path_.empty()) {
     // Names from a model need not be UTF-8; a document with a replacement is better than none.
     const std::string text =
-        document(status, stage, exit).dump(2, ' ', false, Json::error_handler_t::replace);
+        document(status, stage, exit, result).dump(2, ' ', false, Json::error_handler_t::replace);
     const Status written = write_text(json_path_, text + "\n");
     if (!written.ok()) {
       write(stderr, details_of(written.detail(), "report"));
@@ -211,11 +227,6 @@ int Session::finish(const Status& status) {
   write(frame_, exit == Exit::kOk ? "PASSED\n" : fmt::format("FAILED: {}: {}\n", stage, reason));
   (void)std::fflush(frame_);
   return static_cast<int>(exit);
-}
-
-void Session::finish_now(const Status& status) {
-  const int code = finish(status);
-  _exit(code);
 }
 
 Status usage_error(std::string message, std::string hint) {

@@ -1,7 +1,8 @@
 // session.hpp: one run of the tool: its output rules, its result, its exit code.
 //
-// Threads  The main thread, and watchdog() callers: finish() may be called by any thread, once; the
-//          second caller waits for ever, because the first one ends the process.
+// Threads  The main thread. finish_now() may be called by another one at any time; if finish() or
+//          finish_now() is called again, that call never returns, because the first ends the
+//          process.
 // Trust    Text from models passes printable() before it reaches a terminal.
 // Memory   Owns the JSON document and the settings.
 #pragma once
@@ -56,7 +57,7 @@ class Session {
   // Effective options, grouped, defaults marked, to the log.
   void echo_settings(const OptionSet& options);
   // Settings for the JSON document, when some became known after the echo.
-  void record_settings(const OptionSet& options) { settings_ = options.effective(); }
+  void record_settings(const OptionSet& options);
 
   // Results: stdout.
   template <class... Args>
@@ -87,15 +88,19 @@ class Session {
   void set_mismatch(std::string message) { mismatch_ = std::move(message); }
   // Writes --json, the error's details and the last line; returns the exit code.
   int finish(const Status& status);
-  // finish() from a thread other than the main one, then ends the process at once.
+  // The same from a thread other than the main one, then ends the process at once. The document has
+  // an empty result, because the main thread may be writing to it.
   [[noreturn]] void finish_now(const Status& status);
 
  private:
   static void write(std::FILE* stream, const std::string& text);
-  [[nodiscard]] Json document(const Status& status, const std::string& stage, Exit exit) const;
+  int finish_with(const Status& status, const Json& result);
+  [[nodiscard]] Json document(const Status& status, const std::string& stage, Exit exit,
+                              const Json& result);
 
   std::vector<std::string> arguments_;
   std::string command_;
+  std::mutex settings_mutex_;
   std::vector<Setting> settings_;
   Json result_ = Json::object();
   std::optional<std::string> mismatch_;
@@ -103,7 +108,7 @@ class Session {
   bool quiet_ = false;
   bool verbose_ = false;
   std::string json_path_;
-  std::mutex finishing_;
+  std::atomic<bool> finishing_ = false;
 };
 
 // An error in how the tool is used: exit code 2.

@@ -1,7 +1,7 @@
 // watchdog.hpp: ends the process with exit code 6 when a deadline passes.
 //
 // Threads  One thread of its own while armed. note() may be called by any one thread.
-// Memory   Borrows the session.
+// Memory   Borrows the session. Must be gone before the main thread calls Session::finish().
 #pragma once
 
 #include <atomic>
