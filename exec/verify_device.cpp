@@ -3,8 +3,10 @@
 //   Only Davit's device nodes (exec/runtime.h) have device operands, each where it expects one: a
 //   device cell always holds an address that an AllocMemHbm returned.
 //   BuildRefTensor gives memory a second name, which dies with the first.
-//   A graph frees what it allocated (DeInit: what Init did), and uses nothing after it was freed.
-//   All but Init free all they allocated; so the next run finds everything as it was.
+//   A launch does not write memory that it reads, but for a kernel with DVT_KERNEL_IN_PLACE: output
+//   0 may be input 0. A graph frees what it allocated (DeInit: what Init did), and uses nothing
+//   after it was freed. All but Init free all they allocated; so the next run finds everything as
+//   it was.
 #include <string_view>
 
 #include "exec/verify_internal.hpp"
@@ -55,7 +57,8 @@ class DeviceMemory {
         facts_(facts),
         nodes_(device_nodes(view)),
         allocation_(view.values.count, kNone),
-        freed_(view.values.count) {}
+        freed_(view.values.count),
+        used_by_(view.values.count, 0) {}
 
   Status run() {
     for (const uint32_t graph : facts_.graph_order) {
@@ -76,6 +79,7 @@ class DeviceMemory {
                        uint32_t node) const;
   Status check_host_node(uint32_t node) const;
   Status check_alive(uint32_t node, uint32_t value) const;
+  Status check_aliases(uint32_t node);
   Status allocate(uint32_t node);
   Status release(uint32_t node);
 
@@ -89,6 +93,8 @@ class DeviceMemory {
   const std::vector<DvtDeviceNode> nodes_;  // Per kernel of the image.
   std::vector<uint32_t> allocation_;        // Per device value: the value that was allocated.
   std::vector<Freed> freed_;                // Per allocated value: who freed it.
+  std::vector<uint32_t> used_by_;           // Per allocated value: the last launch with it, from 1.
+  uint32_t launches_ = 0;
   uint32_t index_ = 0;
   const GraphView* graph_ = nullptr;
 };
@@ -180,6 +186,30 @@ Status DeviceMemory::check_alive(uint32_t node, uint32_t value) const {
                 node, describe_value(view_, value).c_str(), freed.graph, freed.node);
 }
 
+Status DeviceMemory::check_aliases(uint32_t node) {
+  if (kind(node) != DVT_NODE_LAUNCH) return {};
+  const auto inputs = graph_->inputs_of(node);
+  const auto outputs = graph_->outputs_of(node);
+  const uint32_t kernel = graph_->device_kernel_of(node);
+  const bool in_place = (view_.kernel_refs[kernel].flags & DVT_KERNEL_IN_PLACE) != 0 &&
+                        !inputs.empty() && !outputs.empty() && is_device(inputs[0]) &&
+                        allocation_[inputs[0]] == allocation_[outputs[0]] &&
+                        view_.tensor_of(inputs[0])->bytes == view_.tensor_of(outputs[0])->bytes;
+  ++launches_;
+  for (size_t i = in_place ? 1 : 0; i < inputs.size(); ++i) {
+    if (is_device(inputs[i])) used_by_[allocation_[inputs[i]]] = launches_;
+  }
+  for (const uint32_t value : outputs) {
+    uint32_t& user = used_by_[allocation_[value]];
+    if (user == launches_) {
+      return broken("graphs[%u] node %u: writes device value %s, which is also another operand",
+                    index_, node, describe_value(view_, value).c_str());
+    }
+    user = launches_;
+  }
+  return {};
+}
+
 Status DeviceMemory::release(uint32_t node) {
   if (kind(node) != DVT_NODE_FREE) return {};
   for (const uint32_t value : graph_->inputs_of(node)) {
@@ -211,6 +241,7 @@ Status DeviceMemory::scan(uint32_t graph) {
     for (const uint32_t value : graph_->outputs_of(node)) {
       if (Status s = check_alive(node, value); !s.ok()) return s;
     }
+    if (Status s = check_aliases(node); !s.ok()) return s;
     if (Status s = release(node); !s.ok()) return s;
   }
   if (graph_->role == GraphRole::kInit) return {};

@@ -371,3 +371,15 @@ TEST_CASE("launches overwrite device memory, they do not allocate it") {
   });
   CHECK(text == "graphs[1].outputs[1]: value 5 \"dy\" is read before it is written");
 }
+
+TEST_CASE("launches do not write what they read, unless they can work in place") {
+  const auto launch = [](std::vector<uint32_t> inputs) {
+    return write_message(kDeviceSample,
+                         [&](ImageModel& m) { m.graphs[1].nodes[5].inputs = inputs; });
+  };
+  CHECK(launch({6, 3}) == "");  // In place, through the reference.
+  CHECK(launch({3, 6}) ==
+        "graphs[1] node 5: writes device value 5 \"dy\", which is also another operand");
+  CHECK(launch({5, 6}) ==
+        "graphs[1] node 5: writes device value 5 \"dy\", which is also another operand");
+}

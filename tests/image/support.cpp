@@ -237,7 +237,7 @@ graph main {
   copy: LaunchH2DCopy(x, dx) stream=0
   dy = LaunchKernel<test.Add>(dx, dw) stream=0 after=[copy] origin="add"
   ref: dy2 = BuildRefTensor(dy)
-  dy = LaunchKernel<test.Add>(dy2, dy) stream=0
+  dy = LaunchKernel<test.Add>(dy2, dw) stream=0
   t = LaunchD2HCopy(dy2) stream=0 after=[ref]
   RecordEvent() {event=0} stream=0
   sync: SyncStream() {stream=0}
