@@ -53,6 +53,14 @@ Status mismatch(const NodeView& node, std::string message, std::string expected,
   return Status(std::move(detail));
 }
 
+Status all_present(const NodeView& node) {
+  for (uint32_t i = 0; i < node.input_count(); ++i) {
+    if (node.has_input(i)) continue;
+    return node.error(DVT_INVALID_ARGUMENT, "input " + std::to_string(i) + " is missing");
+  }
+  return {};
+}
+
 Status same_dtype(const NodeView& node, uint32_t a, uint32_t b) {
   const DvtDType x = node.input_dtype(a);
   const DvtDType y = node.input_dtype(b);

@@ -20,6 +20,9 @@ std::string shape_text(const NodeView& node, const ir::Shape& shape);
 Status mismatch(const NodeView& node, std::string message, std::string expected, std::string got,
                 DvtStage stage = DVT_STAGE_INFER);
 
+// Refuses a variadic operator with an absent input.
+Status all_present(const NodeView& node);
+
 // Refuses inputs `a` and `b` of different dtypes; unknown ones pass.
 Status same_dtype(const NodeView& node, uint32_t a, uint32_t b);
 

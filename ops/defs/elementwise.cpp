@@ -162,6 +162,8 @@ Status infer_prelu_6(const NodeView& node, std::span<InferredOutput> outputs) {
 }
 
 Status infer_variadic(const NodeView& node, std::span<InferredOutput> outputs) {
+  Status present = all_present(node);
+  if (!present.ok()) return present;
   for (uint32_t i = 1; i < node.input_count(); ++i) {
     Status status = same_dtype(node, 0, i);
     if (!status.ok()) return status;

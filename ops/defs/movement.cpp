@@ -52,6 +52,8 @@ Status infer_concat(const NodeView& node, std::span<InferredOutput> outputs) {
   if (!node.has_attribute("axis")) {
     return node.error(DVT_INVALID_ARGUMENT, "attribute axis is missing");
   }
+  Status present = all_present(node);
+  if (!present.ok()) return present;
   outputs[0].dtype = node.input_dtype(0);
   const ir::Shape* first = node.input_shape(0);
   for (uint32_t i = 0; i < node.input_count(); ++i) {

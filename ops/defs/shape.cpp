@@ -25,24 +25,33 @@ Status infer_identity(const NodeView& node, std::span<InferredOutput> outputs) {
   return {};
 }
 
-// The product of dims, when it is one number or one symbol.
-ir::Dim dim_product(std::span<const ir::Dim> dims) {
-  uint64_t extent = 1;
+// A product of dims: a number times at most one symbol.
+struct Product {
+  int64_t extent = 1;
   std::optional<ir::Dim> symbol;
-  bool unknown = false;
+};
+
+// nullopt when there are unknown dims or several symbols, or when the number is too large.
+std::optional<Product> product_of(std::span<const ir::Dim> dims) {
+  if (std::find(dims.begin(), dims.end(), ir::Dim(0)) != dims.end()) return Product{.extent = 0};
+  Product product;
   for (const ir::Dim dim : dims) {
     if (dim.is_known()) {
-      if (dim.extent() == 0) return ir::Dim(0);
-      const auto product = checked_mul(extent, static_cast<uint64_t>(dim.extent()));
-      if (!product || *product > INT64_MAX) return {};
-      extent = *product;
+      if (__builtin_mul_overflow(product.extent, dim.extent(), &product.extent)) return {};
     } else {
-      unknown = unknown || symbol || !dim.is_symbol();
-      symbol = dim;
+      if (product.symbol || !dim.is_symbol()) return {};
+      product.symbol = dim;
     }
   }
-  if (unknown || (symbol && extent != 1)) return {};
-  return symbol ? *symbol : ir::Dim(static_cast<int64_t>(extent));
+  return product;
+}
+
+// The product as one dim.
+ir::Dim dim_product(std::span<const ir::Dim> dims) {
+  const auto product = product_of(dims);
+  if (!product) return {};
+  if (!product->symbol) return ir::Dim(product->extent);
+  return product->extent == 1 ? *product->symbol : ir::Dim();
 }
 
 // ---- Reshape ----------------------------------------------------------------------------------
@@ -61,17 +70,18 @@ Result<ir::Dim> inferred_extent(const NodeView& node, const ir::Shape& input,
     const bool is_copy = i < copied.size() && copied[i];
     if (i != hole && !is_copy) given.push_back(output[i]);
   }
-  const ir::Dim numerator = dim_product(rest);
-  const ir::Dim denominator = dim_product(given);
-  if (!denominator.is_known()) return ir::Dim();
-  if (denominator.extent() == 1) return numerator;
-  if (!numerator.is_known()) return ir::Dim();
-  if (denominator.extent() == 0 || numerator.extent() % denominator.extent() != 0) {
-    return mismatch(node, "-1 in the shape has no solution",
-                    "a multiple of " + std::to_string(denominator.extent()) + " elements",
-                    std::to_string(numerator.extent()));
+  const auto numerator = product_of(rest);
+  const auto denominator = product_of(given);
+  if (!numerator || !denominator) return ir::Dim();
+  if (numerator->symbol) {
+    return numerator->extent == denominator->extent ? *numerator->symbol : ir::Dim();
   }
-  return ir::Dim(numerator.extent() / denominator.extent());
+  if (denominator->extent == 0 || numerator->extent % denominator->extent != 0) {
+    return mismatch(node, "-1 in the shape has no solution",
+                    "a multiple of " + std::to_string(denominator->extent) + " elements",
+                    std::to_string(numerator->extent));
+  }
+  return ir::Dim(numerator->extent / denominator->extent);
 }
 
 // The output for constant target dims. `input` may be null.
