@@ -32,7 +32,9 @@ void OptionSet::add(const std::string& flags, double& target, const std::string&
 void OptionSet::add(const std::string& flags, uint64_t& target, const std::string& help,
                     const std::string& why) {
   // Without the check, CLI11 lets "-3" wrap around.
-  CLI::Option* option = app_.add_option(flags, target, help)->check(CLI::NonNegativeNumber);
+  CLI::Validator not_negative = CLI::NonNegativeNumber;
+  not_negative.description("");  // Noise in --help.
+  CLI::Option* option = app_.add_option(flags, target, help)->check(not_negative);
   remember(
       option, [&target] { return fmt::format("{}", target); }, why);
 }
@@ -49,6 +51,9 @@ void OptionSet::remember(CLI::Option* option, std::function<std::string()> value
   const std::string name = option->get_lnames().empty() ? option->get_name(/*positional=*/true)
                                                         : "--" + option->get_lnames().front();
   option->group(group_);
+  const std::string text = value();
+  const bool shown = !text.empty() && text != "-" && text != "off";
+  if (shown) option->description(fmt::format("{} [{}]", option->get_description(), text));
   entries_.push_back({option, group_, name, std::move(value), why, "", false});
 }
 
