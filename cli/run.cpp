@@ -200,10 +200,10 @@ void report_outputs(Session& session, const Runner& runner) {
   Json json = Json::array();
   for (const HostTensor& output : runner.outputs()) {
     const uint32_t size = dvt_dtype_size(output.dtype);
-    const size_t count = output.bytes.size() / size;
+    const uint64_t count = output.element_count();
     double low = INFINITY, high = -INFINITY, sum = 0;
     uint64_t odd = 0;
-    for (size_t i = 0; i < count; ++i) {
+    for (uint64_t i = 0; i < count; ++i) {
       const double value = load_element(output.dtype, output.bytes.data() + i * size);
       if (!std::isfinite(value)) {
         ++odd;

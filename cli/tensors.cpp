@@ -62,7 +62,7 @@ std::optional<TypeForm> parse_type(std::string_view text) {
 // Elements of "0,1,2,3"; one element fills the whole tensor, as a splat.
 Status fill_from_text(HostTensor& tensor, std::string_view text, std::string_view option) {
   const uint32_t size = dvt_dtype_size(tensor.dtype);
-  const uint64_t count = tensor.bytes.size() / size;
+  const uint64_t count = tensor.element_count();
   const auto wrong_count = [&] {
     return usage_error(
         fmt::format("{} {}: the number of values is not that of the {} elements of {}", option,
@@ -111,6 +111,11 @@ AlignedBytes::AlignedBytes(size_t size, size_t alignment) : size_(size) {
 std::string HostTensor::type_text() const {
   return type_text_of(dtype, dims);
 }
+uint64_t HostTensor::element_count() const {
+  const uint32_t size = dvt_dtype_size(dtype);
+  return size == 0 ? 0 : bytes.size() / size;
+}
+
 std::string PortType::type_text() const {
   return type_text_of(dtype, dims);
 }
@@ -242,11 +247,11 @@ void fill_random(HostTensor& tensor, uint64_t seed) {
   };
   const uint32_t size = dvt_dtype_size(tensor.dtype);
   const bool real = is_floating(tensor.dtype);
-  for (size_t offset = 0; offset + size <= tensor.bytes.size(); offset += size) {
+  for (uint64_t i = 0; i < tensor.element_count(); ++i) {
     const uint64_t bits = next();
     const double unit = static_cast<double>(bits >> 11) * 0x1p-53;  // [0, 1)
     const double value = real ? unit * 2 - 1 : static_cast<double>(bits >> 63);
-    store_element(value, tensor.dtype, tensor.bytes.data() + offset);
+    store_element(value, tensor.dtype, tensor.bytes.data() + i * size);
   }
 }
 
@@ -254,7 +259,7 @@ Comparison compare(const HostTensor& actual, const HostTensor& expected,
                    const Tolerance& tolerance) {
   const uint32_t size = dvt_dtype_size(actual.dtype);
   Comparison out;
-  out.elements = expected.bytes.size() / size;
+  out.elements = expected.element_count();
   for (uint64_t i = 0; i < out.elements; ++i) {
     const double want = load_element(expected.dtype, expected.bytes.data() + i * size);
     if (std::isfinite(want)) out.max_expected = std::max(out.max_expected, std::abs(want));

@@ -48,6 +48,8 @@ struct HostTensor {
 
   // "1x3x224x224xf32"
   [[nodiscard]] std::string type_text() const;
+  // 0 for strings, which have no fixed size.
+  [[nodiscard]] uint64_t element_count() const;
 };
 
 // An input or output of an image.
