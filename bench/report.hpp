@@ -1,18 +1,17 @@
 // report.hpp: what the benchmarks share: a table for people, JSON for machines, and a fair clock.
 //
 // Method: every contender runs in the same process. After a warm-up of each, samples are taken in
-// turn (a, b, a, b, ...), so that a change of the machine's clock or load meets all of them, and
+// turn (a, b, b, a, a, ...), so that a change of the machine's clock or load meets all of them, and
 // the median of each contender's samples counts.
 //
 // Threads  One.
 #pragma once
 
 #include <algorithm>
-#include <chrono>
-#include <concepts>
-#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <optional>
 #include <string>
@@ -126,10 +125,12 @@ class Report {
   bool failed_ = false;
 };
 
-using Clock = std::chrono::steady_clock;
+enum class Clock : clockid_t { kThreadCpu = CLOCK_THREAD_CPUTIME_ID, kWall = CLOCK_MONOTONIC };
 
-inline double nanoseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+inline double now_ns(Clock clock) {
+  timespec now{};
+  ::clock_gettime(static_cast<clockid_t>(clock), &now);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
 inline double median(std::vector<double> samples) {
@@ -139,6 +140,7 @@ inline double median(std::vector<double> samples) {
 }
 
 struct Timing {
+  Clock clock = Clock::kThreadCpu;
   int samples = 201;
   double sample_ns = 3e5;   // Calls are repeated up to this: short samples are rarely interrupted.
   double warm_up_ns = 3e7;  // And at least three calls.
@@ -154,20 +156,22 @@ inline Contest measure(const std::vector<std::function<void()>>& contenders,
   std::vector<int> repeats(contenders.size(), 1);
   std::vector<std::vector<double>> samples(contenders.size());
   for (size_t i = 0; i < contenders.size(); ++i) {
-    const auto start = Clock::now();
+    const double start = now_ns(timing.clock);
     int calls = 0;
-    while (calls < 3 || nanoseconds_since(start) < timing.warm_up_ns) {
+    while (calls < 3 || now_ns(timing.clock) - start < timing.warm_up_ns) {
       contenders[i]();
       ++calls;
     }
-    const double call_ns = nanoseconds_since(start) / calls;
+    const double call_ns = (now_ns(timing.clock) - start) / calls;
     repeats[i] = std::max(1, static_cast<int>(timing.sample_ns / call_ns));
   }
   for (int round = 0; round < timing.samples; ++round) {
-    for (size_t i = 0; i < contenders.size(); ++i) {
-      const auto start = Clock::now();
+    for (size_t turn = 0; turn < contenders.size(); ++turn) {
+      // Back and forth, so that nobody always follows the same neighbour.
+      const size_t i = round % 2 == 0 ? turn : contenders.size() - 1 - turn;
+      const double start = now_ns(timing.clock);
       for (int call = 0; call < repeats[i]; ++call) contenders[i]();
-      samples[i].push_back(nanoseconds_since(start) / repeats[i]);
+      samples[i].push_back((now_ns(timing.clock) - start) / repeats[i]);
     }
   }
   Contest contest;
