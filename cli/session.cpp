@@ -41,14 +41,25 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// What happened, in one line: place and message.
+// What happened, in one line: place, message, and the tensor unless the message names it. The full
+// text is in the log, so a list of a thousand nodes is cut here.
 std::string reason_of(const ErrorDetail& detail) {
   std::string reason;
   if (!detail.node.empty()) {
     reason =
         detail.op.empty() ? detail.node + ": " : fmt::format("{} ({}): ", detail.node, detail.op);
   }
-  return printable(reason + first_line(detail.message));
+  reason += first_line(detail.message);
+  if (!detail.tensor.empty() && detail.message.find(detail.tensor) == std::string::npos) {
+    reason += fmt::format(" (tensor {})", detail.tensor);
+  }
+  constexpr size_t kBytesMax = 400;
+  if (reason.size() > kBytesMax) {
+    size_t end = kBytesMax;
+    while (end > 0 && (static_cast<unsigned char>(reason[end]) & 0xC0U) == 0x80U) --end;
+    reason = reason.substr(0, end) + " ...";
+  }
+  return printable(reason);
 }
 
 // All that is known, one fact a line.

@@ -52,6 +52,19 @@ class CompileTest(tool.ToolTest):
         self.assertFalse(os.path.exists(out))
         self.assertEqual(sorted(os.listdir(self.folder)), ["odd.onnx", "result.json"])
 
+    def test_the_last_line_names_the_tensor_and_stays_short(self):
+        result = davit("compile", self.relu(), "-o", self.path("x"), "--shapes", "zebra:1")
+        self.assertEqual(result.code, 2)
+        self.assertIn("zebra", result.last)
+        many = [("Frobnicate", "acme", f"a_node_with_a_long_name_{i}", ["x"], [f"y{i}"])
+                for i in range(200)]
+        outputs = [(f"y{i}", F32, [2]) for i in range(200)]
+        model = self.path("many.onnx", tool.onnx_model(many, [("x", F32, [2])], outputs))
+        result = davit("compile", model, "-o", self.path("x"))
+        self.assertEqual(result.code, 4)
+        self.assertIn("a_node_with_a_long_name_199", result.err)
+        self.assertLess(len(result.last), 500)
+
     def test_a_failure_leaves_an_older_image_alone(self):
         out = self.path("model.davit", b"older")
         bad = self.path("bad.onnx", b"\xff\xff\xff not a protobuf")
