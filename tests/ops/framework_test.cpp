@@ -1,12 +1,15 @@
 // The operator registry, NodeView, broadcast and evaluate().
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstring>
 #include <set>
 #include <string>
 
+#include "base/dtype.hpp"
 #include "davit/davit.h"
 #include "ops/definition.hpp"
+#include "tests/ops/harness.hpp"
 
 using namespace davit;
 
@@ -94,4 +97,79 @@ TEST_CASE("axes count from both ends") {
   CHECK(!ops::normalise_axis(4, 4));
   CHECK(!ops::normalise_axis(-5, 4));
   CHECK(!ops::normalise_axis(0, 0));
+}
+
+namespace {
+
+// Small shapes, sometimes the same as the last one so that checks pass often enough.
+test::Dims hostile_dims(test::Random& random, const test::Dims& last) {
+  if (random.chance(0.7)) return last;
+  return random.dims(0, random.chance(0.2) ? DVT_MAX_RANK : 3);
+}
+
+int64_t hostile_integer(test::Random& random) {
+  constexpr std::array kExtremes = {INT64_MIN,          INT64_MIN + 1, int64_t{INT32_MIN},
+                                    int64_t{INT32_MAX}, INT64_MAX - 1, INT64_MAX};
+  if (random.chance(0.1)) return kExtremes[size_t(random.integer(0, kExtremes.size() - 1))];
+  return random.integer(-2, 4);
+}
+
+std::vector<int64_t> hostile_attributes(test::Random& random, const DvtKernel& kernel) {
+  std::vector<int64_t> record(kernel.attribute_bytes / 8);
+  for (int64_t& value : record) value = hostile_integer(random);
+  for (uint32_t a = 0; a < kernel.attribute_count; ++a) {
+    if (kernel.attributes[a].kind != 'f') continue;
+    for (uint32_t i = 0; i < kernel.attributes[a].count; ++i) {
+      const double value = double(hostile_integer(random));
+      std::memcpy(&record[kernel.attributes[a].offset / 8 + i], &value, sizeof value);
+    }
+  }
+  return record;
+}
+
+DvtDType kernel_dtype(const DvtKernel& kernel) {
+  const std::string_view name(kernel.name);
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return DVT_DTYPE_NONE;
+  return dtype_from_name(name.substr(dot + 1)).value_or(DVT_DTYPE_NONE);
+}
+
+}  // namespace
+
+TEST_CASE("what check() lets pass, run() survives: contexts as a crafted image could hold them") {
+  // Operands are heap blocks of exactly their size: the sanitizers of a debug build see overruns.
+  const DvtKernelTable table = dvt_cpu_kernels();
+  test::Random random(42);
+  uint64_t passed = 0;
+  for (size_t k = 0; k < table.count; ++k) {
+    const DvtKernel& kernel = table.kernels[k];
+    INFO(kernel.name);
+    for (int round = 0; round < 300; ++round) {
+      const DvtDType dtype = kernel_dtype(kernel) != DVT_DTYPE_NONE
+                                 ? kernel_dtype(kernel)
+                                 : DvtDType(random.chance(0.5) ? DVT_F32 : DVT_I64);
+      test::Dims dims = random.dims(0, 4);
+      const auto operands = [&](uint32_t least, uint32_t most) {
+        std::vector<test::Operand> list;
+        const auto count = random.integer(least, std::min<int64_t>(most, least + 2));
+        for (int64_t i = 0; i < count; ++i) {
+          dims = hostile_dims(random, dims);
+          const bool other = random.chance(0.1);
+          list.emplace_back(other ? DvtDType(random.integer(1, 16)) : dtype, dims);
+          for (std::byte& byte : list.back().bytes) byte = std::byte(random.integer(0, 3));
+          list.back().present = !random.chance(0.03);
+        }
+        return list;
+      };
+      std::vector<test::Operand> inputs = operands(kernel.input_min, kernel.input_max);
+      std::vector<test::Operand> outputs = operands(kernel.output_min, kernel.output_max);
+      const auto attributes = hostile_attributes(random, kernel);
+      test::Call call(kernel, inputs, outputs, random.chance(0.98) ? attributes.data() : nullptr);
+      if (call.check() != DVT_OK) continue;
+      const DvtCode code = call.run();
+      CHECK((code == DVT_OK || code == DVT_INVALID_ARGUMENT));
+      ++passed;
+    }
+  }
+  CHECK(passed > table.count * 20);
 }
