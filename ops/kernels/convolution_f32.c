@@ -15,19 +15,23 @@ typedef struct Unfold {
  * is the input row, NULL outside the input; `offset` the position that output 0 sees. */
 static void unfold_row(const DvtWindow* window, const float* row, int64_t offset, int64_t begin,
                        int64_t end, float* to) {
+  if (row == NULL) {
+    for (int64_t o = begin; o < end; ++o) to[o - begin] = 0.0f;
+    return;
+  }
   const int64_t stride = window->stride[2];
   const int64_t in = window->in[2];
   /* Outputs [low, high) see the inside of the row. */
   int64_t low = offset < 0 ? (-offset + stride - 1) / stride : 0;
   int64_t high = offset < in ? (in - offset + stride - 1) / stride : 0;
-  if (row == NULL) high = 0;
   low = low < begin ? begin : low;
   low = low > end ? end : low;
   high = high > end ? end : high;
   high = high < low ? low : high;
   for (int64_t o = begin; o < low; ++o) to[o - begin] = 0.0f;
   if (stride == 1) {
-    if (high > low) memcpy(to + (low - begin), row + offset + low, (size_t)(high - low) * 4);
+    const size_t bytes = (size_t)(high - low) * sizeof(float);
+    if (bytes > 0) memcpy(to + (low - begin), row + offset + low, bytes);
   } else {
     for (int64_t o = low; o < high; ++o) to[o - begin] = row[offset + o * stride];
   }

@@ -79,6 +79,29 @@ DVT_INLINE void multiply_simple(const Product* product, const void* a, int64_t a
   }
 }
 
+/* One copy per dtype, for MatMul and Gemm both. */
+static void multiply_any(const Product* product, const void* a, int64_t a0, const void* b,
+                         int64_t b0, const Epilogue* epilogue, void* y, int64_t y0,
+                         DvtDType dtype) {
+  switch (dtype) {
+    case DVT_F32:
+      multiply_simple(product, a, a0, b, b0, epilogue, y, y0, DVT_F32);
+      return;
+    case DVT_F64:
+      multiply_simple(product, a, a0, b, b0, epilogue, y, y0, DVT_F64);
+      return;
+    case DVT_F16:
+      multiply_simple(product, a, a0, b, b0, epilogue, y, y0, DVT_F16);
+      return;
+    case DVT_BF16:
+      multiply_simple(product, a, a0, b, b0, epilogue, y, y0, DVT_BF16);
+      return;
+    default:
+      multiply_simple(product, a, a0, b, b0, epilogue, y, y0, dtype);
+      return;
+  }
+}
+
 typedef struct Operand { /* B of one product. */
   const float* b;
   int64_t row, column;
@@ -196,7 +219,7 @@ static DvtCode describe_matmul(const DvtContext* ctx, Batches* batches, char* re
   return dvt_check_shape(dvt_output_tensor(ctx, 0), y_rank, y_dims, "Y", reason, size);
 }
 
-DVT_INLINE DvtCode run_matmul(const DvtContext* ctx, DvtDType dtype) {
+static DvtCode run_matmul(const DvtContext* ctx, DvtDType dtype) {
   if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
   Batches batches;
   const DvtCode code = describe_matmul(ctx, &batches, NULL, 0);
@@ -220,7 +243,7 @@ DVT_INLINE DvtCode run_matmul(const DvtContext* ctx, DvtDType dtype) {
       multiply_f32(&batches.product, (const float*)a + a0, (const float*)b + b0, &none,
                    (float*)y + y0, dvt_output_data(ctx, 1));
     } else {
-      multiply_simple(&batches.product, a, a0, b, b0, &none, y, y0, dtype);
+      multiply_any(&batches.product, a, a0, b, b0, &none, y, y0, dtype);
     }
     for (int i = DVT_MAX_RANK - 1; i >= 0 && ++index[i] == batches.dims[i]; --i) index[i] = 0;
   }
@@ -274,7 +297,7 @@ static DvtCode describe_gemm(const DvtContext* ctx, Product* product, Epilogue* 
   return dvt_check_shape(dvt_output_tensor(ctx, 0), 2, y_dims, "Y", reason, size);
 }
 
-DVT_INLINE DvtCode run_gemm(const DvtContext* ctx, DvtDType dtype) {
+static DvtCode run_gemm(const DvtContext* ctx, DvtDType dtype) {
   if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
   Product product;
   Epilogue epilogue;
@@ -286,7 +309,7 @@ DVT_INLINE DvtCode run_gemm(const DvtContext* ctx, DvtDType dtype) {
   if (dtype == DVT_F32 && dvt_has_output(ctx, 1)) {
     multiply_f32(&product, a, b, &epilogue, y, dvt_output_data(ctx, 1));
   } else {
-    multiply_simple(&product, a, 0, b, 0, &epilogue, y, 0, dtype);
+    multiply_any(&product, a, 0, b, 0, &epilogue, y, 0, dtype);
   }
   return DVT_OK;
 }

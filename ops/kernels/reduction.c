@@ -187,16 +187,19 @@ DVT_INLINE uint64_t reduce_one_integer(const Walk* walk, int64_t op, const void*
 
 /* ---- Run and check --------------------------------------------------------------------------- */
 
-DVT_INLINE void reduce_at(const Walk* walk, int64_t op, const void* x, int64_t base, void* y,
-                          int64_t at, DvtDType dtype) {
-  if (dvt_dtype_is_float(dtype)) {
+/* Inlined with a constant dtype where speed matters; one copy serves the others. */
+static void reduce_at(const Walk* walk, int64_t op, const void* x, int64_t base, void* y,
+                      int64_t at, DvtDType dtype) {
+  if (dtype == DVT_F32) {
+    dvt_store_real(y, DVT_F32, at, reduce_one_real(walk, op, x, base, DVT_F32));
+  } else if (dvt_dtype_is_float(dtype)) {
     dvt_store_real(y, dtype, at, reduce_one_real(walk, op, x, base, dtype));
   } else {
     dvt_store_integer(y, dtype, at, reduce_one_integer(walk, op, x, base, dtype));
   }
 }
 
-DVT_INLINE DvtCode run_reduce(const DvtContext* ctx, DvtDType dtype) {
+static DvtCode run_reduce(const DvtContext* ctx, DvtDType dtype) {
   if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
   const int64_t op = ((const DvtReduceAttributes*)ctx->attributes)->op;
   const void* x = dvt_input_data(ctx, 0);

@@ -93,41 +93,89 @@ DVT_INLINE double interpolate(const DvtTap* rows, int64_t row_count, const DvtTa
   return sum;
 }
 
-/* One output row along the last dim. */
-DVT_INLINE void resize_row(const DvtResizeAttributes* attributes, const Tables* tables,
-                           uint32_t last, int64_t row_count, const void* x, void* y, int64_t y_at,
-                           int64_t width, DvtDType dtype) {
-  const int64_t count = tables->count[last];
-  for (int64_t o = 0; o < width; ++o) {
-    const DvtTap* taps = tables->taps[last] + o * count;
-    if (row_count == 0 || taps[0].index < 0) {
-      dvt_store_real(y, dtype, y_at + o, dvt_round_real(attributes->extrapolation_value, dtype));
-    } else if (attributes->mode == DVT_RESIZE_NEAREST) {
-      /* A copy: arithmetic would lose low bits of 64-bit integers, and the sign of zero. */
-      const uint32_t size = dvt_dtype_size(dtype);
-      memcpy((char*)y + (y_at + o) * size,
-             (const char*)x + (tables->rows[0].index + taps[0].index) * size, size);
+/* One output row, of `width` elements from y_at on. */
+typedef struct Row {
+  const Tables* tables;
+  uint32_t last;     /* The dim it runs along. */
+  int64_t row_count; /* Of tables->rows; 0 when all of it lies outside X. */
+  int64_t y_at, width;
+  double extrapolation;
+} Row;
+
+/* The taps of element `o` along the row, or NULL when it lies outside X. */
+static inline const DvtTap* taps_at(const Row* row, int64_t o) {
+  const DvtTap* taps = row->tables->taps[row->last] + o * row->tables->count[row->last];
+  return row->row_count == 0 || taps[0].index < 0 ? NULL : taps;
+}
+
+DVT_INLINE void interpolate_row(const Row* row, const void* x, void* y, DvtDType dtype) {
+  const int64_t count = row->tables->count[row->last];
+  for (int64_t o = 0; o < row->width; ++o) {
+    const DvtTap* taps = taps_at(row, o);
+    const double value =
+        taps == NULL ? row->extrapolation
+                     : interpolate(row->tables->rows, row->row_count, taps, count, x, dtype);
+    dvt_store_real(y, dtype, row->y_at + o, dvt_round_sum(value, dtype));
+  }
+}
+
+/* Nearest copies: arithmetic would lose low bits of 64-bit integers, and the sign of zero. */
+DVT_INLINE void copy_row(const Row* row, const void* x, void* y, DvtDType dtype, size_t size) {
+  const int64_t from = row->row_count == 0 ? 0 : row->tables->rows[0].index;
+  for (int64_t o = 0; o < row->width; ++o) {
+    const DvtTap* tap = taps_at(row, o);
+    if (tap == NULL) {
+      dvt_store_real(y, dtype, row->y_at + o, row->extrapolation);
     } else {
-      const double value = interpolate(tables->rows, row_count, taps, count, x, dtype);
-      dvt_store_real(y, dtype, y_at + o, dvt_round_sum(value, dtype));
+      memcpy((char*)y + (size_t)(row->y_at + o) * size,
+             (const char*)x + (size_t)(from + tap->index) * size, size);
     }
   }
 }
 
-DVT_INLINE DvtCode run_resize(const DvtContext* ctx, DvtDType dtype) {
+static void resize_row(const Row* row, const void* x, void* y, bool nearest, DvtDType dtype) {
+  if (!nearest) {
+    if (dtype == DVT_F32) {
+      interpolate_row(row, x, y, DVT_F32); /* Inlined with a constant: worth its code. */
+    } else {
+      interpolate_row(row, x, y, dtype);
+    }
+    return;
+  }
+  switch (dvt_dtype_size(dtype)) {
+    case 1:
+      copy_row(row, x, y, dtype, 1);
+      return;
+    case 2:
+      copy_row(row, x, y, dtype, 2);
+      return;
+    case 4:
+      copy_row(row, x, y, dtype, 4);
+      return;
+    default:
+      copy_row(row, x, y, dtype, 8);
+      return;
+  }
+}
+
+static DvtCode run_resize(const DvtContext* ctx, DvtDType dtype) {
   const DvtTensor* y = dvt_output_tensor(ctx, 0);
   if (y->bytes == 0) return DVT_OK;
+  const DvtResizeAttributes* attributes = ctx->attributes;
   const Tables tables = fill_tables(ctx);
   int64_t strides[DVT_MAX_RANK];
   dvt_row_major_strides(dvt_input_tensor(ctx, 0), strides);
   const uint32_t last = y->rank - 1U;
-  const int64_t width = y->dims[last];
   const int64_t elements = dvt_tensor_elements(y);
+  Row row = {.tables = &tables,
+             .last = last,
+             .width = y->dims[last],
+             .extrapolation = dvt_round_real(attributes->extrapolation_value, dtype)};
   int64_t index[DVT_MAX_RANK] = {0};
-  for (int64_t at = 0; at < elements; at += width) {
-    const int64_t row_count = combine_rows(&tables, last, strides, index);
-    resize_row(ctx->attributes, &tables, last, row_count, dvt_input_data(ctx, 0),
-               dvt_output_data(ctx, 0), at, width, dtype);
+  for (; row.y_at < elements; row.y_at += row.width) {
+    row.row_count = combine_rows(&tables, last, strides, index);
+    resize_row(&row, dvt_input_data(ctx, 0), dvt_output_data(ctx, 0),
+               attributes->mode == DVT_RESIZE_NEAREST, dtype);
     for (uint32_t i = last; i > 0 && ++index[i - 1] == y->dims[i - 1]; --i) index[i - 1] = 0;
   }
   return DVT_OK;

@@ -29,6 +29,7 @@ DvtCode dvt_window_init(DvtWindow* window, uint32_t spatial, const DvtWindowAttr
                         const int64_t* in, const int64_t* kernel, const int64_t* out,
                         bool ceil_mode, char* reason, size_t size) {
   const uint32_t leading = DVT_SPATIAL_MAX - spatial;
+  *window = (DvtWindow){{0}, {0}, {0}, {0}, {0}, {0}, {0}};
   for (uint32_t i = 0; i < DVT_SPATIAL_MAX; ++i) {
     const bool used = i >= leading;
     const uint32_t from = used ? i - leading : 0;
