@@ -25,12 +25,14 @@ Status check_kernel_ref(const KernelRefView& ref, const DvtKernel& kernel, uint3
         "runtime %d",
         index, ref.name, ref.abi_version, kernel.abi_version, DVT_KERNEL_ABI_VERSION);
   }
-  if (ref.flags != kernel.flags) {
-    return failed(
-        DVT_VERSION_MISMATCH,
-        "kernels[%u].flags: the image was made for a \"%s\" with flags 0x%x, this runtime's "
-        "has 0x%x",
-        index, ref.name, ref.flags, kernel.flags);
+  // A newer runtime's kernel may have learnt something (to work in place, say); it must not have
+  // forgotten what the image relies on, nor changed lanes.
+  constexpr uint32_t kFixed = DVT_KERNEL_LANE_MASK | DVT_KERNEL_FREE;
+  if (((ref.flags ^ kernel.flags) & kFixed) != 0 || (ref.flags & ~kernel.flags) != 0) {
+    return failed(DVT_VERSION_MISMATCH,
+                  "kernels[%u].flags: the image was made for a \"%s\" with flags 0x%x, this "
+                  "runtime's has 0x%x",
+                  index, ref.name, ref.flags, kernel.flags);
   }
   return {};
 }

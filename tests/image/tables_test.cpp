@@ -188,14 +188,18 @@ TEST_CASE("J8: kernels of another ABI or with other flags: the text has both sid
         "kernels[0] \"test.Add\": the image was made for kernel ABI 9, the kernel has 1, the "
         "runtime 1");
   model.kernels[0].abi_version = 1;
-  model.kernels[0].flags = 4;
+  model.kernels[0].flags = 0x3c;
   bytes = davit::image::write_image(model, tables());
   REQUIRE(!bytes.ok());
   CHECK(bytes.status().code() == DVT_VERSION_MISMATCH);
   CHECK(
       bytes.status().detail().message ==
-      "kernels[0].flags: the image was made for a \"test.Add\" with flags 0x4, this runtime's has "
+      "kernels[0].flags: the image was made for a \"test.Add\" with flags 0x3c, this runtime's has "
       "0x1c");
+  // Another lane; fewer abilities than the kernel has by now are fine.
+  CHECK(model_message([](ImageModel& m) { m.kernels[0].flags = 0x1d; }).find("flags 0x1d") !=
+        std::string::npos);
+  CHECK(model_message([](ImageModel& m) { m.kernels[0].flags = DVT_KERNEL_IN_PLACE; }) == "");
 }
 
 TEST_CASE("costs, streams, target, graphs") {
