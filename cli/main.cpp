@@ -58,6 +58,7 @@ Status parse_failure(const Entry& entry, const CLI::ParseError& error) {
 
 Status no_such_command(const CLI::App& app, const std::vector<Entry>& entries) {
   std::vector<std::string> names;
+  names.reserve(entries.size());
   for (const Entry& entry : entries) names.emplace_back(entry.command->name());
   const std::vector<std::string> extra = app.remaining();
   if (extra.empty()) {

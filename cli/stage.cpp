@@ -22,14 +22,14 @@ static_assert(std::atomic<const char*>::is_always_lock_free, "read in signal han
 static_assert(std::atomic<int>::is_always_lock_free, "read in signal handlers");
 
 struct Watched {
-  int number;
   const char* name;
+  int number;
   bool crash;
 };
 constexpr Watched kWatched[] = {
-    {SIGSEGV, "SIGSEGV", true},  {SIGBUS, "SIGBUS", true},   {SIGFPE, "SIGFPE", true},
-    {SIGILL, "SIGILL", true},    {SIGABRT, "SIGABRT", true}, {SIGINT, "SIGINT", false},
-    {SIGTERM, "SIGTERM", false}, {SIGHUP, "SIGHUP", false},
+    {"SIGSEGV", SIGSEGV, true},  {"SIGBUS", SIGBUS, true},   {"SIGFPE", SIGFPE, true},
+    {"SIGILL", SIGILL, true},    {"SIGABRT", SIGABRT, true}, {"SIGINT", SIGINT, false},
+    {"SIGTERM", SIGTERM, false}, {"SIGHUP", SIGHUP, false},
 };
 constexpr size_t kWatchedCount = std::size(kWatched);
 struct sigaction g_previous[kWatchedCount];
