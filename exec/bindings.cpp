@@ -121,12 +121,10 @@ Status DvtExecutor::check_overlaps() {
   const auto end_of = [&](uint32_t slot) {
     return reinterpret_cast<uintptr_t>(bindings_[slot].data) + bindings_[slot].bytes;
   };
-  // The buffers seen so far that reach furthest: of all, and of the outputs alone.
+  // The buffers seen so far that reach furthest: of all, and of the outputs alone. The latter is
+  // the last one, because outputs do not overlap.
   uint32_t furthest = davit::exec::kNone;
   uint32_t furthest_output = davit::exec::kNone;
-  const auto further = [&](uint32_t slot, uint32_t than) {
-    return than == davit::exec::kNone || end_of(slot) > end_of(than);
-  };
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t slot = order[i];
     const bool output = slot >= view_.inputs.size();
@@ -143,8 +141,8 @@ Status DvtExecutor::check_overlaps() {
           .got = std::string("memory shared with ") +
                  view_.strings[port_at(output ? rival : slot).name]});
     }
-    if (further(slot, furthest)) furthest = slot;
-    if (output && further(slot, furthest_output)) furthest_output = slot;
+    if (furthest == davit::exec::kNone || end_of(slot) > end_of(furthest)) furthest = slot;
+    if (output) furthest_output = slot;
   }
   return {};
 }

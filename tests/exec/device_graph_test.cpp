@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <set>
@@ -198,6 +199,8 @@ TEST_CASE("a device graph computes, run after run, and returns everything at unl
     REQUIRE(device.calls() >= 10);
     CHECK(std::vector<std::string>(device.log().begin(), device.log().begin() + 10) == calls);
   }
+  // Main synchronises stream 0; stream 1, on which it ends with work, is left to the executor.
+  CHECK(std::count(device.log().begin(), device.log().end(), "synchronize") == 2);
   CHECK(device.brackets_ == "()()()");
   CHECK(!executor->unload());
   CHECK(device.alive() == 0);

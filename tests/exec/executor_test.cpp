@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "davit/davit.hpp"
+#include "exec/image.hpp"
 #include "tests/exec/support.hpp"
 
 using davit::Error;
@@ -419,6 +420,16 @@ TEST_CASE("the image tells what an executor takes") {
   CHECK(small.image.info().executor_bytes >= small.image.info().arena_bytes);
   CHECK(large.image.info().executor_bytes >
         small.image.info().executor_bytes + 999 * (16 + 32 + 16 + 16));
+}
+
+TEST_CASE("an image opened for reading only cannot be executed") {
+  const TextImage text(chain_text(1));
+  auto image = davit::exec::open_image_memory(text.bytes, {.resolve_kernels = false});
+  REQUIRE(image.ok());
+  DvtExecutor* executor = nullptr;
+  DvtError error;
+  CHECK(dvt_executor_create(image->get(), nullptr, &executor, &error) == DVT_FAILED_STATE);
+  CHECK(executor == nullptr);
 }
 
 TEST_CASE("options of another version are refused when they ask for something") {
