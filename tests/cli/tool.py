@@ -11,6 +11,10 @@ import unittest
 DAVIT = os.environ["DAVIT"]
 ONNX_TESTS = os.environ.get("DAVIT_ONNX_TESTS", "")
 
+# davit waits until what it writes is on the disk; a busy disk makes that seconds. In memory it is
+# nothing.
+TEMPORARY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
 # y = x + w on four floats, and two integers copied through.
 IMAGE_TEXT = """davit 1.1 target cpu
 arena 0 align 64
@@ -96,7 +100,7 @@ class ToolTest(unittest.TestCase):
     """A folder per test; IMAGE_TEXT assembled in it on demand."""
 
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="davit_cli_")
+        self.folder = tempfile.mkdtemp(prefix="davit_cli_", dir=TEMPORARY)
         self.addCleanup(shutil.rmtree, self.folder)
 
     def path(self, name, content=None):
