@@ -72,7 +72,8 @@ static inline void* dvt_output_data(const DvtContext* ctx, uint32_t index) {
 
 /* Number of elements. Cannot overflow for a verified tensor. */
 static inline int64_t dvt_tensor_elements(const DvtTensor* tensor) {
-  return (int64_t)(tensor->bytes / dvt_dtype_size(tensor->dtype));
+  const uint32_t size = dvt_dtype_size(tensor->dtype);
+  return size == 0 ? 0 : (int64_t)(tensor->bytes / size);
 }
 
 /* Row-major strides in elements. Zero when the tensor is empty, so that the products of the other
