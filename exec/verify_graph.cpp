@@ -274,6 +274,7 @@ Status resolve_kernels(std::span<const DvtKernelTable> tables, ImageView& view) 
 Status check_graphs(const ImageView& view, Scratch& scratch) {
   const std::vector<DvtDeviceNode> nodes = device_nodes(view);
   std::vector<Signature> signatures;
+  signatures.reserve(view.kernels.size());
   for (const DvtKernel* kernel : view.kernels) signatures.push_back(signature_of(*kernel));
   std::pmr::vector<uint32_t> count(&scratch);
   for (uint32_t i = 0; i < view.graphs.size(); ++i) {

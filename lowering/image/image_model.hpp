@@ -121,9 +121,9 @@ struct DumpOptions {
 std::string dump_text(const ImageModel& model, std::span<const DvtKernelTable> tables = {},
                       const DumpOptions& options = {});
 
-// The inverse. `text` is untrusted. Errors give line and column. Memory use is linear in the length of
-// the text, plus at most 256 MiB of constants that it fills without stating every byte. The result
-// has not been verified: write_image() does that.
+// The inverse. `text` is untrusted. Errors give line and column. Memory use is linear in the length
+// of the text, plus at most 256 MiB of constants that it fills without stating every byte. The
+// result has not been verified: write_image() does that.
 Result<ImageModel> assemble_text(std::string_view text,
                                  std::span<const DvtKernelTable> tables = {});
 

@@ -14,6 +14,7 @@ std::vector<uint32_t> to_vector(std::span<const uint32_t> row) {
 std::vector<Port> read_ports(const exec::ImageView& view,
                              const std::vector<exec::PortView>& ports) {
   std::vector<Port> out;
+  out.reserve(ports.size());
   for (const exec::PortView& port : ports) {
     Port& p = out.emplace_back(Port{.name = view.strings[port.name], .value = port.value});
     const DvtTensor& tensor = view.descs[port.desc];
@@ -98,9 +99,11 @@ Result<ImageModel> read_image_model(std::span<const std::byte> bytes) {
   if (view.stream_priority != nullptr) {
     model.stream_priority.assign(view.stream_priority, view.stream_priority + view.stream_count);
   }
+  model.kernels.reserve(view.kernel_refs.size());
   for (const exec::KernelRefView& kernel : view.kernel_refs) {
     model.kernels.push_back({kernel.name, kernel.abi_version, kernel.flags});
   }
+  model.values.reserve(view.values.count);
   for (uint32_t i = 0; i < view.values.count; ++i) model.values.push_back(read_value(view, i));
   for (const exec::GraphView& graph : view.graphs) {
     Graph& g = model.graphs.emplace_back(Graph{.role = static_cast<GraphRole>(graph.role)});

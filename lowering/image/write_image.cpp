@@ -152,8 +152,10 @@ Result<Successors> Writer::successors(uint32_t graph) const {
 
 Offset<Vector<Offset<schema::Port>>> Writer::ports(const std::vector<Port>& ports) {
   std::vector<Offset<schema::Port>> tables;
+  tables.reserve(ports.size());
   for (const Port& port : ports) {
     std::vector<schema::DimRange> dims;
+    dims.reserve(DVT_MAX_RANK);
     for (const DimRange& dim : port.dims) dims.emplace_back(dim.min, dim.max, text(dim.symbol), 0);
     if (dims.empty() && port.value < model_.values.size()) {
       const DvtTensor& tensor = model_.values[port.value].tensor;
@@ -173,6 +175,11 @@ Offset<schema::Values> Writer::values() {
   std::vector<uint8_t> kind;
   std::vector<uint32_t> desc, name;
   std::vector<uint64_t> offset;
+  const size_t count = model_.values.size();
+  kind.reserve(count);
+  desc.reserve(count);
+  name.reserve(count);
+  offset.reserve(count);
   bool named = false;
   for (const Value& value : model_.values) {
     kind.push_back(static_cast<uint8_t>(value.kind));
@@ -201,6 +208,8 @@ Result<Offset<schema::Graph>> Writer::graph(uint32_t index) {
 
   std::vector<uint32_t> kernel, offsets, data;
   std::vector<uint8_t> lane, record_bytes;
+  kernel.reserve(nodes.size());
+  lane.reserve(nodes.size());
   for (const Node& node : nodes) {
     kernel.push_back(node.kernel);
     lane.push_back(node.lane);
@@ -252,6 +261,7 @@ Result<Offset<schema::Graph>> Writer::graph(uint32_t index) {
 
 Offset<Vector<Offset<schema::Kernel>>> Writer::kernels() {
   std::vector<Offset<schema::Kernel>> tables;
+  tables.reserve(model_.kernels.size());
   for (const KernelRef& kernel : model_.kernels) {
     const auto name = builder_.CreateString(kernel.name);
     tables.push_back(schema::CreateKernel(builder_, name, kernel.abi_version, kernel.flags));
@@ -290,6 +300,7 @@ Result<std::vector<std::byte>> Writer::metadata() {
   const auto kernel_tables = kernels();
   const auto value_table = values();
   std::vector<Offset<schema::Graph>> graph_tables;
+  graph_tables.reserve(model_.graphs.size());
   for (uint32_t i = 0; i < model_.graphs.size(); ++i) {
     auto table = graph(i);
     if (!table.ok()) return std::move(table.status());

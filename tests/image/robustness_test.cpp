@@ -271,6 +271,7 @@ TEST_CASE("A4: every optional field absent, by reflection over the schema") {
       "davit.schema.Image.costs",
       "davit.schema.Image.provenance",
       "davit.schema.Image.streams",
+      "davit.schema.Kernel.flags",
       "davit.schema.MemoryPlan.lower_bound_bytes",
       "davit.schema.Port.dims",
       "davit.schema.Port.name",
