@@ -97,7 +97,7 @@ class Dataflow {
   // Of the graph that is being scanned.
   uint32_t graph_index_ = 0;
   const GraphView* graph_ = nullptr;
-  std::pmr::vector<uint32_t> cursor_;  // Per node: next successor to match.
+  std::pmr::vector<uint32_t> cursor_;  // Per node: the successor behind the last that was matched.
 };
 
 // ---- Bodies ------------------------------------------------------------------------------------
@@ -221,13 +221,17 @@ Status Dataflow::settle(uint32_t value, const char* column, uint32_t at) {
   return {};
 }
 
-// Readers come in ascending order, and so do successors: each is passed once.
+// Readers come in ascending order, and so do successors: each is passed once, control edges between
+// them in the loop.
 bool Dataflow::has_edge(uint32_t from, uint32_t to) {
-  uint32_t at = cursor_[from];
+  uint32_t& next = cursor_[from];
+  const uint32_t begin = graph_->succ_off[from];
   const uint32_t end = graph_->succ_off[from + 1];
-  while (at < end && graph_->succ[at] < to) ++at;
-  cursor_[from] = at;
-  return at < end && graph_->succ[at] == to;
+  if (next > begin && graph_->succ[next - 1] == to) return true;  // Reads two values of `from`.
+  while (next < end && graph_->succ[next] < to) ++next;
+  if (next == end || graph_->succ[next] != to) return false;
+  ++next;
+  return true;
 }
 
 // A value whose memory no node of this graph has written so far.
