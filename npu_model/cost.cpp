@@ -76,12 +76,10 @@ struct Tiling {
   double body = 0;         // Cycles.
 };
 
-// HBM reads when the operands do not fit L2 together: one operand is read once, in stripes of half
-// L2, and the other once per stripe.
+// HBM reads: one operand once, in stripes of half L2, and the other once per stripe. What fits L2
+// together is read once: the smaller one is a single stripe.
 double operand_reads(const Parameters& p, const Product& x) {
-  const double l2 = p.l2_capacity_mib * 1048576;
-  if (x.a_bytes + x.b_bytes <= l2) return x.a_bytes + x.b_bytes;
-  const double stripe = l2 / 2;
+  const double stripe = p.l2_capacity_mib * 1048576 / 2;
   return std::min(x.a_bytes + x.b_bytes * std::max(1.0, ceil_div(x.a_bytes, stripe)),
                   x.b_bytes + x.a_bytes * std::max(1.0, ceil_div(x.b_bytes, stripe)));
 }

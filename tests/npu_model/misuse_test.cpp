@@ -171,6 +171,10 @@ TEST_CASE("a free may follow the last submission of its stream") {
   const Arguments use({first}, {result}, 2048);
   CHECK(launch(npu.get(), stream, use, slow_cost(), "use") == DVT_OK);
   CHECK(dvt_npu_free(npu.get(), first) == DVT_OK);
+  // Earlier tasks still use the block; new ones may not.
+  CHECK(launch(npu.get(), stream, use, slow_cost(), "late") == DVT_INVALID_ARGUMENT);
+  CHECK(message_has("freed memory (was of first)"));
+  CHECK(dvt_npu_free(npu.get(), first) == DVT_INVALID_ARGUMENT);
   // The same range, while the task has not run.
   auto* second = make_array<uint8_t>(npu.get(), 2048, "second");
   CHECK(dvt_npu_memset_async(npu.get(), stream, second, 9, 2048) == DVT_OK);

@@ -1,6 +1,7 @@
 // The ordering rules of streams, events, notifies and copies, each in prompt and in lazy mode where
 // both promise the same.
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "harness.hpp"
@@ -181,6 +182,9 @@ TEST_CASE("a notify may be waited for before it is recorded, and resets itself")
     CHECK(dvt_npu_synchronize(npu.get(), -1) == DVT_OK);
     CHECK(dvt_npu_notify_wait(npu.get(), b, notify) == DVT_OK);
     CHECK(dvt_npu_synchronize(npu.get(), -1) == DVT_OK);
+    // That wait has lowered the flag as well.
+    CHECK(dvt_npu_notify_wait(npu.get(), b, notify) == DVT_OK);
+    CHECK(dvt_npu_stream_synchronize(npu.get(), b, 1000) == DVT_TIMEOUT);
   }
 }
 
@@ -262,4 +266,46 @@ TEST_CASE("after a failure the rest of the stream is skipped until it is reporte
     CHECK(dvt_npu_stream_synchronize(npu.get(), a, -1) == DVT_OK);
     CHECK(out[0] == 2);
   }
+}
+
+TEST_CASE("threads may submit to and wait for streams of their own at the same time") {
+  constexpr size_t kThreads = 4;
+  constexpr int kRounds = 50;
+  auto npu = make_npu();
+  std::vector<DvtStream*> streams;
+  std::vector<uint8_t*> blocks;
+  std::vector<Arguments> arguments;
+  for (size_t i = 0; i < kThreads; ++i) {
+    streams.push_back(make_stream(npu.get()));
+    blocks.push_back(make_array<uint8_t>(npu.get(), 16));
+    arguments.emplace_back(std::vector<void*>{blocks[i]}, std::vector<void*>{blocks[i]},
+                           uint64_t{16});
+    REQUIRE(dvt_npu_memset_async(npu.get(), streams[i], blocks[i], 0, 16) == DVT_OK);
+  }
+  // doctest's checks are not for other threads: each keeps its own count of failures.
+  std::array<int, kThreads> failures{};
+  std::vector<std::thread> threads;
+  threads.reserve(kThreads);
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < kRounds; ++round) {
+        const DvtTaskCost cost = kFast;
+        const DvtLaunch task{
+            increment,  arguments[i].bytes().data(), arguments[i].bytes().size(), &cost, "threaded",
+            "Increment"};
+        failures[i] += dvt_npu_launch(npu.get(), streams[i], &task) == DVT_OK ? 0 : 1;
+        if (round % 10 != 0) continue;
+        failures[i] += dvt_npu_stream_synchronize(npu.get(), streams[i], -1) == DVT_OK ? 0 : 1;
+        // Errors are the thread's own.
+        failures[i] += dvt_npu_free(npu.get(), &failures[i]) == DVT_INVALID_ARGUMENT ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  REQUIRE(dvt_npu_synchronize(npu.get(), -1) == DVT_OK);
+  for (size_t i = 0; i < kThreads; ++i) {
+    CHECK(failures[i] == 0);
+    CHECK(blocks[i][15] == kRounds);
+  }
+  check_invariants(npu.get());
 }
