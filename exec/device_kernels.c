@@ -224,9 +224,9 @@ static DvtCode run_alloc(void* context) {
     return fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
                 "the value holds device memory that nothing has freed");
   }
-  return report(runtime, runtime->device->vtable->malloc(
-                             runtime->device, (uint64_t)attributes->bytes,
-                             runtime->names[ctx->node].origin, &cell->data));
+  return report(runtime,
+                runtime->device->vtable->malloc(runtime->device, (uint64_t)attributes->bytes,
+                                                runtime->names[ctx->node].origin, &cell->data));
 }
 
 static DvtCode run_free(void* context) {

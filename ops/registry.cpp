@@ -18,15 +18,9 @@ Key key_of(const OperatorDefinition& definition) {
 
 std::vector<OperatorDefinition> join_families() {
   const std::array families = {
-      elementwise_operators(),
-      movement_operators(),
-      shape_operators(),
-      convolution_operators(),
-      matrix_operators(),
-      pooling_operators(),
-      normalisation_operators(),
-      reduction_operators(),
-      resize_operators(),
+      elementwise_operators(),   movement_operators(),  shape_operators(),
+      convolution_operators(),   matrix_operators(),    pooling_operators(),
+      normalisation_operators(), reduction_operators(), resize_operators(),
   };
   std::vector<OperatorDefinition> all;
   for (const auto family : families) all.insert(all.end(), family.begin(), family.end());

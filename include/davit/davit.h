@@ -70,8 +70,8 @@ DVT_API DVT_NODISCARD DvtCode dvt_image_open_file(const char* path, const DvtIma
                                                   DvtImage** out, DvtError* error);
 
 /* Borrows [data, data + size), which must stay unchanged until the image and all its executors are
- * gone. If data is not aligned to 8 bytes, metadata is copied once, and an image with constants that
- * end up misaligned for their element is refused with DVT_INVALID_ARGUMENT. */
+ * gone. If data is not aligned to 8 bytes, metadata is copied once, and an image with constants
+ * that end up misaligned for their element is refused with DVT_INVALID_ARGUMENT. */
 DVT_API DVT_NODISCARD DvtCode dvt_image_open_memory(const void* data, size_t size,
                                                     const DvtImageOptions* options, DvtImage** out,
                                                     DvtError* error);

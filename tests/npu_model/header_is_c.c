@@ -2,4 +2,6 @@
 #include "davit/npu.h"
 
 int davit_npu_header_is_c(void);
-int davit_npu_header_is_c(void) { return (int)sizeof(DvtNpuTask); }
+int davit_npu_header_is_c(void) {
+  return (int)sizeof(DvtNpuTask);
+}
