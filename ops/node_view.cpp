@@ -100,7 +100,8 @@ std::string NodeView::attribute_string(std::string_view name, std::string_view f
 std::vector<int64_t> NodeView::attribute_ints(std::string_view name,
                                               std::vector<int64_t> fallback) const {
   const auto* value = typed_attribute<std::vector<int64_t>>(module_, node_, name);
-  return value == nullptr ? std::move(fallback) : *value;
+  if (value != nullptr) return *value;
+  return fallback;
 }
 
 std::vector<float> NodeView::attribute_floats(std::string_view name) const {

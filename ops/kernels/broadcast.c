@@ -2,6 +2,14 @@
 
 #include "ops/kernels/common.h"
 
+/* The iteration space: the output's shape with adjacent axes merged where every operand allows. */
+typedef struct Space {
+  uint32_t rank; /* At least 1. */
+  int64_t dims[DVT_MAX_RANK];
+  int64_t strides[DVT_MAP_INPUTS][DVT_MAX_RANK]; /* Elements; 0 along repeated axes. The last axis
+                                                    has stride 0 or 1. */
+} Space;
+
 /* Axes of the output to the right of the input's last axis. */
 static int64_t trailing_axes(const DvtTensor* output, const DvtTensor* input, uint32_t index,
                              int64_t axis) {
@@ -19,6 +27,10 @@ DvtCode dvt_check_broadcast(const DvtContext* ctx, int64_t axis, char* reason, s
   const DvtTensor* output = dvt_output_tensor(ctx, 0);
   char expected[DVT_SHAPE_TEXT];
   char got[DVT_SHAPE_TEXT];
+  if (axis < -1 || axis > DVT_MAX_RANK) {
+    return dvt_refuse(reason, size, "axis: expected -1 to %d, got %lld", DVT_MAX_RANK,
+                      (long long)axis);
+  }
   for (uint32_t i = 0; i < ctx->input_count; ++i) {
     if (!dvt_has_input(ctx, i)) return dvt_refuse(reason, size, "input %u is absent", i);
     const DvtTensor* input = dvt_input_tensor(ctx, i);
@@ -50,14 +62,14 @@ DvtCode dvt_check_broadcast(const DvtContext* ctx, int64_t axis, char* reason, s
 }
 
 /* True when axis `inner` continues axis `outer` for every input: they can be one axis. */
-static bool mergeable(const DvtSpace* space, uint32_t count, uint32_t outer, uint32_t inner) {
+static bool mergeable(const Space* space, uint32_t count, uint32_t outer, uint32_t inner) {
   for (uint32_t i = 0; i < count; ++i) {
     if (space->strides[i][outer] != space->strides[i][inner] * space->dims[inner]) return false;
   }
   return true;
 }
 
-static void merge_axes(DvtSpace* space, uint32_t count) {
+static void merge_axes(Space* space, uint32_t count) {
   uint32_t last = 0;
   for (uint32_t d = 1; d < space->rank; ++d) {
     const bool merge = mergeable(space, count, last, d);
@@ -71,33 +83,27 @@ static void merge_axes(DvtSpace* space, uint32_t count) {
   space->rank = last + 1;
 }
 
-void dvt_broadcast_space(const DvtTensor* output, const DvtTensor* const* inputs, uint32_t count,
-                         int64_t axis, DvtSpace* space) {
+/* The space of a map whose output is not empty. */
+static void broadcast_space(const DvtMap* map, int64_t axis, Space* space) {
+  const DvtTensor* output = map->output.tensor;
   space->rank = 0;
-  if (output->bytes == 0) {
-    space->dims[space->rank++] = 0;
-    return;
-  }
   int64_t strides[DVT_MAP_INPUTS][DVT_MAX_RANK];
   int64_t trailing[DVT_MAP_INPUTS];
-  for (uint32_t i = 0; i < count; ++i) {
-    dvt_row_major_strides(inputs[i], strides[i]);
-    trailing[i] = trailing_axes(output, inputs[i], i, axis);
+  for (uint32_t i = 0; i < map->input_count; ++i) {
+    dvt_row_major_strides(map->inputs[i].tensor, strides[i]);
+    trailing[i] = trailing_axes(output, map->inputs[i].tensor, i, axis);
   }
   for (uint32_t d = 0; d < output->rank; ++d) {
     if (output->dims[d] == 1) continue;
-    for (uint32_t i = 0; i < count; ++i) {
-      const int64_t own = (int64_t)d + trailing[i] + inputs[i]->rank - output->rank;
-      const bool repeats = extent_along(output, inputs[i], trailing[i], d) == 1;
+    for (uint32_t i = 0; i < map->input_count; ++i) {
+      const DvtTensor* input = map->inputs[i].tensor;
+      const int64_t own = (int64_t)d + trailing[i] + input->rank - output->rank;
+      const bool repeats = extent_along(output, input, trailing[i], d) == 1;
       space->strides[i][space->rank] = repeats ? 0 : strides[i][own];
     }
     space->dims[space->rank++] = output->dims[d];
   }
-  if (space->rank == 0) { /* One element. */
-    space->dims[space->rank++] = 1;
-    for (uint32_t i = 0; i < count; ++i) space->strides[i][0] = 1;
-  }
-  merge_axes(space, count);
+  merge_axes(space, map->input_count);
 }
 
 /* Repeats the element at `block` until it fills `count` elements. */
@@ -155,10 +161,9 @@ static void run_row(const DvtMap* map, const char* const* rows, const int64_t* s
   }
 }
 
-void dvt_map_run(const DvtMap* map, const DvtSpace* space) {
+static void run_space(const DvtMap* map, const Space* space) {
   const uint32_t last = space->rank - 1;
   const int64_t count = space->dims[last];
-  if (count == 0) return;
   Blocks blocks;
   const char* rows[DVT_MAP_INPUTS];
   int64_t row_strides[DVT_MAP_INPUTS];
@@ -186,4 +191,36 @@ void dvt_map_run(const DvtMap* map, const DvtSpace* space) {
     }
     if (last == 0) return;
   }
+}
+
+DvtCode dvt_map_run(const DvtMap* map, int64_t axis) {
+  const int64_t elements = dvt_tensor_elements(map->output.tensor);
+  if (elements == 0) return DVT_OK;
+  Space space = {.rank = 1, .dims = {elements}};
+  bool dense = true;
+  for (uint32_t i = 0; i < map->input_count; ++i) {
+    /* As many elements as the output and broadcastable: the same order of elements. */
+    dense = dense && dvt_tensor_elements(map->inputs[i].tensor) == elements;
+    space.strides[i][0] = 1;
+  }
+  if (!dense) broadcast_space(map, axis, &space);
+  run_space(map, &space);
+  return DVT_OK;
+}
+
+static DvtOperand operand(const DvtCell* cell, DvtConvertLoop convert) {
+  const uint32_t size = dvt_dtype_size(cell->tensor->dtype);
+  return (DvtOperand){.data = cell->data,
+                      .tensor = cell->tensor,
+                      .size = size,
+                      .loop_size = convert != NULL ? (uint32_t)sizeof(float) : size,
+                      .convert = convert};
+}
+
+DvtOperand dvt_map_input(const DvtContext* ctx, uint32_t index) {
+  return operand(dvt_input(ctx, index), dvt_half_to_f32_loop(dvt_input_tensor(ctx, index)->dtype));
+}
+
+DvtOperand dvt_map_output(const DvtContext* ctx) {
+  return operand(dvt_output(ctx, 0), dvt_f32_to_half_loop(dvt_output_tensor(ctx, 0)->dtype));
 }

@@ -30,18 +30,11 @@ typedef void (*DvtLoop)(const void* const* inputs, void* output, int64_t count,
 
 typedef struct DvtOperand {
   void* data;
+  const DvtTensor* tensor;
   uint32_t size;          /* Bytes per element in memory. */
   uint32_t loop_size;     /* Bytes per element that the loop sees. */
   DvtConvertLoop convert; /* From memory to loop (inputs), loop to memory (output), or NULL. */
 } DvtOperand;
-
-/* The iteration space: the output's shape with adjacent axes merged where every operand allows. */
-typedef struct DvtSpace {
-  uint32_t rank; /* At least 1. */
-  int64_t dims[DVT_MAX_RANK];
-  int64_t strides[DVT_MAP_INPUTS][DVT_MAX_RANK]; /* Elements; 0 along repeated axes. The last axis
-                                                    has stride 0 or 1. */
-} DvtSpace;
 
 typedef struct DvtMap {
   DvtLoop loop;
@@ -51,14 +44,15 @@ typedef struct DvtMap {
   DvtOperand output;
 } DvtMap;
 
+/* Operands of the context. 16-bit floats are converted, so that loops see f32. */
+DvtOperand dvt_map_input(const DvtContext* ctx, uint32_t index);
+DvtOperand dvt_map_output(const DvtContext* ctx);
+
 /* `axis` places input 1's first axis on that axis of the output, as in opsets before 7; -1 aligns
- * last axes, as numpy does, which every other input always does. */
-void dvt_broadcast_space(const DvtTensor* output, const DvtTensor* const* inputs, uint32_t count,
-                         int64_t axis, DvtSpace* space);
+ * last axes, as numpy does, which every other input always does. Returns DVT_OK. */
+DvtCode dvt_map_run(const DvtMap* map, int64_t axis);
 
-void dvt_map_run(const DvtMap* map, const DvtSpace* space);
-
-/* Refuses operands that do not broadcast to exactly the output's shape. */
+/* Refuses operands that do not broadcast to exactly the output's shape, and any other axis. */
 DvtCode dvt_check_broadcast(const DvtContext* ctx, int64_t axis, char* reason, size_t size);
 
 #ifdef __cplusplus

@@ -1,68 +1,29 @@
-/* elementwise.c: the pointwise kernels: operands, checks and the table. The arithmetic is in
- * elementwise_loops.c, the walk over broadcasting operands in broadcast.c. */
+/* elementwise.c: the pointwise kernels: what they run, their checks and their table. The arithmetic
+ * is in elementwise_loops.c, the walk over broadcasting operands in broadcast.c, and the kernels
+ * that fit no pattern in elementwise_special.c. */
 #include "ops/kernels/elementwise.h"
 
 #include "ops/kernels/common.h"
 #include "ops/kernels/elementwise_loops.h"
+#include "ops/kernels/elementwise_special.h"
 #include "ops/kernels/kernels.h"
-
-/* ---- Operands -------------------------------------------------------------------------------- */
-
-static DvtOperand input_operand(const DvtContext* ctx, uint32_t index) {
-  const DvtDType dtype = dvt_input_tensor(ctx, index)->dtype;
-  const DvtConvertLoop widen = dvt_half_to_f32_loop(dtype);
-  const uint32_t size = dvt_dtype_size(dtype);
-  return (DvtOperand){.data = dvt_input(ctx, index)->data,
-                      .size = size,
-                      .loop_size = widen != NULL ? (uint32_t)sizeof(float) : size,
-                      .convert = widen};
-}
-
-static DvtOperand output_operand(const DvtContext* ctx) {
-  const DvtDType dtype = dvt_output_tensor(ctx, 0)->dtype;
-  const DvtConvertLoop narrow = dvt_f32_to_half_loop(dtype);
-  const uint32_t size = dvt_dtype_size(dtype);
-  return (DvtOperand){.data = dvt_output_data(ctx, 0),
-                      .size = size,
-                      .loop_size = narrow != NULL ? (uint32_t)sizeof(float) : size,
-                      .convert = narrow};
-}
-
-/* Runs the map over the output's elements. `tensors` are those of the map's inputs. */
-static DvtCode run_over(const DvtContext* ctx, const DvtMap* map, const DvtTensor* const* tensors,
-                        int64_t axis) {
-  const DvtTensor* output = dvt_output_tensor(ctx, 0);
-  const int64_t elements = dvt_tensor_elements(output);
-  DvtSpace space = {.rank = 1, .dims = {elements}};
-  bool same = true;
-  for (uint32_t i = 0; i < map->input_count; ++i) {
-    /* As many elements as the output and broadcastable: the same order of elements. */
-    same = same && dvt_tensor_elements(tensors[i]) == elements;
-    space.strides[i][0] = 1;
-  }
-  if (!same) dvt_broadcast_space(output, tensors, map->input_count, axis, &space);
-  dvt_map_run(map, &space);
-  return DVT_OK;
-}
 
 static DvtCode run_unary(const DvtContext* ctx, DvtLoop loop, const void* parameters) {
   const DvtMap map = {.loop = loop,
                       .parameters = parameters,
                       .input_count = 1,
-                      .inputs = {input_operand(ctx, 0)},
-                      .output = output_operand(ctx)};
-  const DvtTensor* tensors[] = {dvt_input_tensor(ctx, 0)};
-  return run_over(ctx, &map, tensors, -1);
+                      .inputs = {dvt_map_input(ctx, 0)},
+                      .output = dvt_map_output(ctx)};
+  return dvt_map_run(&map, -1);
 }
 
 static DvtCode run_binary(const DvtContext* ctx, DvtLoop loop) {
   const DvtBinaryAttributes* attributes = ctx->attributes;
   const DvtMap map = {.loop = loop,
                       .input_count = 2,
-                      .inputs = {input_operand(ctx, 0), input_operand(ctx, 1)},
-                      .output = output_operand(ctx)};
-  const DvtTensor* tensors[] = {dvt_input_tensor(ctx, 0), dvt_input_tensor(ctx, 1)};
-  return run_over(ctx, &map, tensors, attributes->axis);
+                      .inputs = {dvt_map_input(ctx, 0), dvt_map_input(ctx, 1)},
+                      .output = dvt_map_output(ctx)};
+  return dvt_map_run(&map, attributes->axis);
 }
 
 /* out = loop(... loop(loop(input 0, input 1), input 2) ..., last input). */
@@ -76,15 +37,14 @@ static DvtCode run_variadic(const DvtContext* ctx, DvtLoop loop) {
   }
   DvtMap map = {.loop = loop,
                 .input_count = 2,
-                .inputs = {input_operand(ctx, 0)},
-                .output = output_operand(ctx)};
-  const DvtTensor* tensors[] = {dvt_input_tensor(ctx, 0), NULL};
+                .inputs = {dvt_map_input(ctx, 0)},
+                .output = dvt_map_output(ctx)};
   for (uint32_t i = 1; i < ctx->input_count; ++i) {
-    map.inputs[1] = input_operand(ctx, i);
-    tensors[1] = dvt_input_tensor(ctx, i);
-    (void)run_over(ctx, &map, tensors, -1);
-    map.inputs[0].data = map.output.data; /* The partial result has the dtype of the inputs. */
-    tensors[0] = output;
+    map.inputs[1] = dvt_map_input(ctx, i);
+    (void)dvt_map_run(&map, -1);
+    /* The partial result has the dtype of the inputs. */
+    map.inputs[0].data = map.output.data;
+    map.inputs[0].tensor = output;
   }
   return DVT_OK;
 }
@@ -271,95 +231,15 @@ static DvtCode run_mean(void* context) {
   const DvtContext* ctx = context;
   (void)run_sum(context);
   const double count = ctx->input_count;
-  DvtMap map = {.loop = floating(ctx)->divide_by,
-                .parameters = &count,
-                .input_count = 1,
-                .inputs = {input_operand(ctx, 0)},
-                .output = output_operand(ctx)};
-  map.inputs[0].data = map.output.data;
-  const DvtTensor* tensors[] = {dvt_output_tensor(ctx, 0)};
-  return run_over(ctx, &map, tensors, -1);
-}
-
-static DvtCode run_clip(void* context) {
-  const DvtContext* ctx = context;
-  const DvtClipAttributes* attributes = ctx->attributes;
-  const double defaults[2] = {attributes->min, attributes->max};
-  const DvtOperand input = input_operand(ctx, 0);
-  const DvtDType dtype = dvt_input_tensor(ctx, 0)->dtype;
-  const DvtConvertLoop from_f64 = dvt_narrow_loop(DVT_F64, input.convert != NULL ? DVT_F32 : dtype);
-  _Alignas(8) char bounds[2 * sizeof(uint64_t)];
-  for (uint32_t i = 0; i < 2; ++i) {
-    char* bound = bounds + (size_t)i * input.loop_size;
-    if (!dvt_has_input(ctx, i + 1)) {
-      from_f64(&defaults[i], bound, 1);
-    } else if (input.convert != NULL) {
-      input.convert(dvt_input_data(ctx, i + 1), bound, 1);
-    } else {
-      memcpy(bound, dvt_input_data(ctx, i + 1), input.size);
-    }
-  }
-  return run_unary(ctx, numeric(ctx)->clip, bounds);
-}
-
-/* The exponent may have any numeric dtype: it is brought to f64 or i64 on the way in. */
-static DvtCode run_pow(void* context) {
-  const DvtContext* ctx = context;
-  const DvtBinaryAttributes* attributes = ctx->attributes;
-  const DvtTensor* tensors[] = {dvt_input_tensor(ctx, 0), dvt_input_tensor(ctx, 1)};
-  const DvtDType dtype = tensors[1]->dtype;
-  const DvtConvertLoop to_i64 = dvt_exponent_loop(dtype);
-  const DvtMap map = {.loop = to_i64 != NULL ? numeric(ctx)->pow_i64 : numeric(ctx)->pow_f64,
-                      .input_count = 2,
-                      .inputs = {input_operand(ctx, 0),
-                                 {.data = dvt_input(ctx, 1)->data,
-                                  .size = dvt_dtype_size(dtype),
-                                  .loop_size = sizeof(double),
-                                  .convert = to_i64 != NULL ? to_i64 : dvt_widen_loop(dtype)}},
-                      .output = output_operand(ctx)};
-  return run_over(ctx, &map, tensors, attributes->axis);
-}
-
-static DvtCode run_where(void* context) {
-  const DvtContext* ctx = context;
-  const uint32_t size = dvt_dtype_size(dvt_output_tensor(ctx, 0)->dtype);
-  DvtMap map = {.loop = dvt_where_loop(size),
-                .input_count = 3,
-                .output = {.data = dvt_output_data(ctx, 0), .size = size, .loop_size = size}};
-  const DvtTensor* tensors[3];
-  for (uint32_t i = 0; i < 3; ++i) {
-    const uint32_t bytes = i == 0 ? 1 : size;
-    map.inputs[i] =
-        (DvtOperand){.data = dvt_input(ctx, i)->data, .size = bytes, .loop_size = bytes};
-    tensors[i] = dvt_input_tensor(ctx, i);
-  }
-  return run_over(ctx, &map, tensors, -1);
-}
-
-static DvtCode run_cast(void* context) {
-  const DvtContext* ctx = context;
-  const DvtTensor* from = dvt_input_tensor(ctx, 0);
-  const DvtTensor* to = dvt_output_tensor(ctx, 0);
-  const char* source = dvt_input_data(ctx, 0);
-  char* target = dvt_output_data(ctx, 0);
-  const int64_t elements = dvt_tensor_elements(to);
-  if (elements == 0) return DVT_OK;
-  if (from->dtype == to->dtype && from->dtype != DVT_BOOL) {
-    memcpy(target, source, to->bytes);
-    return DVT_OK;
-  }
-  const DvtDType wide = dvt_wide_dtype(from->dtype);
-  const DvtConvertLoop widen = dvt_widen_loop(from->dtype);
-  const DvtConvertLoop narrow = dvt_narrow_loop(wide, to->dtype);
-  const size_t source_size = dvt_dtype_size(from->dtype);
-  const size_t target_size = dvt_dtype_size(to->dtype);
-  _Alignas(64) char block[DVT_BLOCK * sizeof(double)];
-  for (int64_t at = 0; at < elements; at += DVT_BLOCK) {
-    const int64_t count = elements - at < DVT_BLOCK ? elements - at : DVT_BLOCK;
-    widen(source + (size_t)at * source_size, block, count);
-    narrow(block, target + (size_t)at * target_size, count);
-  }
-  return DVT_OK;
+  DvtOperand sum = dvt_map_input(ctx, 0);
+  sum.data = dvt_output_data(ctx, 0);
+  sum.tensor = dvt_output_tensor(ctx, 0);
+  const DvtMap map = {.loop = floating(ctx)->divide_by,
+                      .parameters = &count,
+                      .input_count = 1,
+                      .inputs = {sum},
+                      .output = dvt_map_output(ctx)};
+  return dvt_map_run(&map, -1);
 }
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
@@ -378,70 +258,22 @@ static DvtCode check_map(const DvtContext* ctx, uint32_t input_min, uint32_t inp
   return code == DVT_OK ? dvt_check_broadcast(ctx, -1, reason, size) : code;
 }
 
-static DvtCode check_placed(const DvtContext* ctx, DvtDType first, DvtDType output, bool any_second,
-                            char* reason, size_t size) {
+static DvtCode check_placed(const DvtContext* ctx, DvtDType dtype, DvtDType output, char* reason,
+                            size_t size) {
   DvtCode code = dvt_check_attributes(ctx, reason, size);
   if (code == DVT_OK) code = dvt_check_counts(ctx, 2, 2, 1, 1, reason, size);
   if (code == DVT_OK) {
-    code = dvt_check_dtype(dvt_input_tensor(ctx, 0), first, "input 0", reason, size);
+    code = dvt_check_dtype(dvt_input_tensor(ctx, 0), dtype, "input 0", reason, size);
   }
-  if (code == DVT_OK && !any_second) {
-    code = dvt_check_dtype(dvt_input_tensor(ctx, 1), first, "input 1", reason, size);
+  if (code == DVT_OK) {
+    code = dvt_check_dtype(dvt_input_tensor(ctx, 1), dtype, "input 1", reason, size);
   }
   if (code == DVT_OK) {
     code = dvt_check_dtype(dvt_output_tensor(ctx, 0), output, "output 0", reason, size);
   }
   if (code != DVT_OK) return code;
-  const DvtBinaryAttributes* attributes = ctx->attributes;
-  if (attributes->axis < -1 || attributes->axis > DVT_MAX_RANK) {
-    return dvt_refuse(reason, size, "axis: expected -1 to %d, got %lld", DVT_MAX_RANK,
-                      (long long)attributes->axis);
-  }
-  return dvt_check_broadcast(ctx, attributes->axis, reason, size);
-}
-
-static DvtCode check_pow_of(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
-  const DvtCode code = check_placed(ctx, dtype, dtype, true, reason, size);
-  if (code != DVT_OK) return code;
-  if (dvt_input_tensor(ctx, 1)->dtype != DVT_BOOL) return DVT_OK;
-  return dvt_refuse(reason, size, "input 1: expected a number, got bool");
-}
-
-static DvtCode check_clip_of(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
-  DvtCode code = dvt_check_attributes(ctx, reason, size);
-  if (code == DVT_OK) code = dvt_check_counts(ctx, 1, 3, 1, 1, reason, size);
-  if (code != DVT_OK) return code;
-  const DvtTensor* output = dvt_output_tensor(ctx, 0);
-  code = dvt_check_same_shape(dvt_input_tensor(ctx, 0), output, "output 0", reason, size);
-  if (code == DVT_OK) code = dvt_check_dtype(output, dtype, "output 0", reason, size);
-  for (uint32_t i = 0; code == DVT_OK && i < ctx->input_count; ++i) {
-    if (!dvt_has_input(ctx, i)) continue;
-    const DvtTensor* input = dvt_input_tensor(ctx, i);
-    code = dvt_check_dtype(input, dtype, "inputs", reason, size);
-    if (code == DVT_OK && i > 0 && dvt_tensor_elements(input) != 1) {
-      return dvt_refuse(reason, size, "input %u: expected one element, got %lld", i,
-                        (long long)dvt_tensor_elements(input));
-    }
-  }
-  return code;
-}
-
-static DvtCode check_where(const DvtContext* ctx, char* reason, size_t size) {
-  DvtCode code = dvt_check_counts(ctx, 3, 3, 1, 1, reason, size);
-  if (code != DVT_OK) return code;
-  const DvtDType dtype = dvt_output_tensor(ctx, 0)->dtype;
-  code = dvt_check_dtype(dvt_input_tensor(ctx, 0), DVT_BOOL, "input 0", reason, size);
-  for (uint32_t i = 1; code == DVT_OK && i < 3; ++i) {
-    code = dvt_check_dtype(dvt_input_tensor(ctx, i), dtype, "inputs 1 and 2", reason, size);
-  }
-  return code == DVT_OK ? dvt_check_broadcast(ctx, -1, reason, size) : code;
-}
-
-static DvtCode check_cast(const DvtContext* ctx, char* reason, size_t size) {
-  const DvtCode code = dvt_check_counts(ctx, 1, 1, 1, 1, reason, size);
-  if (code != DVT_OK) return code;
-  return dvt_check_same_shape(dvt_input_tensor(ctx, 0), dvt_output_tensor(ctx, 0), "output 0",
-                              reason, size);
+  return dvt_check_broadcast(ctx, ((const DvtBinaryAttributes*)ctx->attributes)->axis, reason,
+                             size);
 }
 
 /* ---- Tables ---------------------------------------------------------------------------------- */
@@ -548,11 +380,10 @@ static DvtCode check_unary_bool(const DvtContext* ctx, char* reason, size_t size
   return check_map(ctx, 1, 1, DVT_BOOL, DVT_BOOL, reason, size);
 }
 static DvtCode check_binary_bool(const DvtContext* ctx, char* reason, size_t size) {
-  return check_placed(ctx, DVT_BOOL, DVT_BOOL, false, reason, size);
+  return check_placed(ctx, DVT_BOOL, DVT_BOOL, reason, size);
 }
 
-DvtKernelTable dvt_kernels_elementwise(void) {
-  static const DvtKernel kernels[] = {
+static const DvtKernel kernels[] = {
 #define DVT_SUFFIX f32
 #define DVT_FLOAT 1
 #define DVT_SIGNED 1
@@ -613,23 +444,25 @@ DvtKernelTable dvt_kernels_elementwise(void) {
 #define DVT_SIGNED 0
 #include "ops/kernels/elementwise_rows.inc"
 
-      {.name = "And.bool", DVT_BINARY, .run = run_and, .check = check_binary_bool},
-      {.name = "Or.bool", DVT_BINARY, .run = run_or, .check = check_binary_bool},
-      {.name = "Xor.bool", DVT_BINARY, .run = run_xor, .check = check_binary_bool},
-      {.name = "Equal.bool", DVT_BINARY, .run = run_equal_bool, .check = check_binary_bool},
-      {.name = "Not.bool", DVT_UNARY, .run = run_not, .check = check_unary_bool},
-      {.name = "Where",
-       DVT_COMMON,
-       .input_min = 3,
-       .input_max = 3,
-       .run = run_where,
-       .check = check_where},
-      {.name = "Cast",
-       DVT_COMMON,
-       .input_min = 1,
-       .input_max = 1,
-       .run = run_cast,
-       .check = check_cast},
-  };
+    {.name = "And.bool", DVT_BINARY, .run = run_and, .check = check_binary_bool},
+    {.name = "Or.bool", DVT_BINARY, .run = run_or, .check = check_binary_bool},
+    {.name = "Xor.bool", DVT_BINARY, .run = run_xor, .check = check_binary_bool},
+    {.name = "Equal.bool", DVT_BINARY, .run = run_equal_bool, .check = check_binary_bool},
+    {.name = "Not.bool", DVT_UNARY, .run = run_not, .check = check_unary_bool},
+    {.name = "Where",
+     DVT_COMMON,
+     .input_min = 3,
+     .input_max = 3,
+     .run = dvt_run_where,
+     .check = dvt_check_where},
+    {.name = "Cast",
+     DVT_COMMON,
+     .input_min = 1,
+     .input_max = 1,
+     .run = dvt_run_cast,
+     .check = dvt_check_cast},
+};
+
+DvtKernelTable dvt_kernels_elementwise(void) {
   return (DvtKernelTable){.kernels = kernels, .count = sizeof kernels / sizeof kernels[0]};
 }

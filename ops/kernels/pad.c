@@ -21,6 +21,7 @@ static Axis axis_of(const DvtContext* ctx, uint32_t d) {
 }
 
 static int64_t positive_modulo(int64_t value, int64_t divisor) {
+  assert(divisor > 0); /* dvt_pad_check() refuses an axis without an element to repeat. */
   const int64_t rest = value % divisor;
   return rest < 0 ? rest + divisor : rest;
 }

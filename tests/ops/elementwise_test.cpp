@@ -112,6 +112,11 @@ T wrapped(__int128 value) {
 }
 
 template <class T>
+T product_of(T x, T y) {
+  return static_cast<T>(static_cast<unsigned __int128>(x) * static_cast<unsigned __int128>(y));
+}
+
+template <class T>
 T modulo(T x, T y) {
   if (y == 0) return 0;
   const __int128 rest = static_cast<__int128>(x) % y;
@@ -147,7 +152,7 @@ void check_integers(DvtDType dtype) {
   using Wide = __int128;
   check_binary<T, T>("Add", dtype, dtype, Fn([](T x, T y) { return wrapped<T>(Wide(x) + y); }));
   check_binary<T, T>("Sub", dtype, dtype, Fn([](T x, T y) { return wrapped<T>(Wide(x) - y); }));
-  check_binary<T, T>("Mul", dtype, dtype, Fn([](T x, T y) { return wrapped<T>(Wide(x) * y); }));
+  check_binary<T, T>("Mul", dtype, dtype, Fn([](T x, T y) { return product_of(x, y); }));
   check_binary<T, T>("Div", dtype, dtype,
                      Fn([](T x, T y) { return y == 0 ? T(0) : wrapped<T>(Wide(x) / y); }));
   check_binary<T, T>("Mod", dtype, dtype, Fn([](T x, T y) { return modulo(x, y); }));
@@ -157,7 +162,7 @@ void check_integers(DvtDType dtype) {
   check_binary<T, T>("Min", dtype, dtype, Fn([](T x, T y) { return std::min(x, y); }));
   check_binary<T, T>("Max", dtype, dtype, Fn([](T x, T y) { return std::max(x, y); }));
   check_binary<T, T>("PRelu", dtype, dtype,
-                     Fn([](T x, T y) { return x < 0 ? wrapped<T>(Wide(x) * y) : x; }));
+                     Fn([](T x, T y) { return x < 0 ? product_of(x, y) : x; }));
   check_comparisons<T>(dtype);
 }
 
