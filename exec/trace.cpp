@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/files.hpp"
 namespace davit::trace {
 namespace {
 
@@ -186,7 +187,9 @@ std::string TraceWriter::json() const {
          events_ + "\n]}\n";
 }
 
-Status TraceWriter::write_file(const std::string& path) const {
+Status TraceWriter::write_file(const std::string& stated_path) const {
+  if (Status status = check_replaceable(stated_path); !status.ok()) return status;
+  const std::string path = resolve_link(stated_path);
   const std::string temporary = path + ".tmp." + std::to_string(::getpid());
   std::FILE* file = std::fopen(temporary.c_str(), "wbe");
   if (file == nullptr) return file_error(temporary, "create");

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/files.hpp"
 #include "npu_model/npu_handle.hpp"
 
 using davit::ErrorDetail;
@@ -148,8 +149,12 @@ uint64_t dvt_npu_operators(const DvtNpu* npu, uint64_t first_task, uint64_t task
   return sorted.size();
 }
 
-DvtCode dvt_npu_write_op_summary(const DvtNpu* npu, const char* path, DvtError* error) {
-  const std::string temporary = std::string(path) + ".part";
+DvtCode dvt_npu_write_op_summary(const DvtNpu* npu, const char* stated_path, DvtError* error) {
+  if (Status status = davit::check_replaceable(stated_path); !status.ok()) {
+    return report(std::move(status), error);
+  }
+  const std::string path = davit::resolve_link(stated_path);
+  const std::string temporary = path + ".part";
   std::string text = kHeader;
   {
     const std::lock_guard guard(npu->lock);
@@ -169,7 +174,7 @@ DvtCode dvt_npu_write_op_summary(const DvtNpu* npu, const char* path, DvtError* 
     written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
     written = std::fclose(file) == 0 && written;
   }
-  if (written && std::rename(temporary.c_str(), path) == 0) return report({}, error);
+  if (written && std::rename(temporary.c_str(), path.c_str()) == 0) return report({}, error);
   const int code = errno;
   if (file != nullptr) std::remove(temporary.c_str());
   return report(Status(ErrorDetail{.code = DVT_IO_ERROR,

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/files.hpp"
 #include "lowering/image/image_model.hpp"
 
 namespace davit::image {
@@ -73,7 +74,9 @@ void sync_folder(const std::string& path) {
 
 }  // namespace
 
-Status write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
+Status write_file_atomically(const std::string& stated_path, std::span<const std::byte> bytes) {
+  if (Status status = check_replaceable(stated_path); !status.ok()) return status;
+  const std::string path = resolve_link(stated_path);
   TemporaryFile file(path);
   if (file.error() != 0) return io_error("create", file.path(), file.error());
   if (const int error = write_all(file.descriptor(), bytes); error != 0) {
