@@ -71,7 +71,9 @@ Result<Prepared> prepare(const ir::Module& module) {
       return Status(
           module.error_at(node, DVT_UNSUPPORTED, DVT_STAGE_LOWER, "there is no such operator"));
     }
-    auto recipe = definition->recipe(ops::NodeView(module, node));
+    const ops::NodeView view(module, node);
+    auto recipe = definition->recipe(view);
+    if (Status mistyped = view.attribute_status(); !mistyped.ok()) return mistyped;
     if (!recipe.ok()) {
       add_freeze_hint(module, node, recipe.status().detail());
       return std::move(recipe.status());

@@ -57,13 +57,24 @@ class NodeView {
   [[nodiscard]] std::vector<float> attribute_floats(std::string_view name) const;
   [[nodiscard]] const ir::TensorData* attribute_tensor(std::string_view name) const;
 
+  // An error if any attribute asked for so far was there with another type than asked for; the
+  // answer was then the fallback. To be checked after infer() and recipe().
+  [[nodiscard]] Status attribute_status() const;
+
   // An error at this node; stage is DVT_STAGE_INFER unless said.
   [[nodiscard]] Status error(DvtCode code, std::string message,
                              DvtStage stage = DVT_STAGE_INFER) const;
 
  private:
+  template <class T>
+  const T* typed_attribute(std::string_view name) const;
+
   const ir::Module& module_;
   ir::NodeId node_;
+  // The first attribute of a wrong type. A NodeView is used by one thread.
+  mutable std::string mistyped_;
+  mutable const char* mistyped_expected_ = nullptr;
+  mutable const char* mistyped_got_ = nullptr;
 };
 
 // What infer() found out: one entry per output. dtype DVT_DTYPE_NONE / no shape = unknown.

@@ -1,5 +1,7 @@
 // NodeView: typed read access to one node of a module.
+#include <array>
 #include <utility>
+#include <variant>
 
 #include "ops/definition.hpp"
 
@@ -16,15 +18,35 @@ ir::ValueId at(std::span<const ir::ValueId> values, uint32_t index) {
   return index < values.size() ? values[index] : ir::kNoValue;
 }
 
-// The attribute if it has the type asked for. The importer keeps the type the file states; one of
-// another type counts as absent and infer() then works with the default.
-template <class T>
-const T* typed_attribute(const ir::Module& module, ir::NodeId node, std::string_view name) {
-  const ir::AttributeValue* value = module.attribute(node, name);
-  return value == nullptr ? nullptr : std::get_if<T>(value);
-}
+// By the order of ir::AttributeValue's alternatives.
+constexpr std::array kTypeNames = {"INT",     "FLOAT",  "STRING", "INTS",  "FLOATS",
+                                   "STRINGS", "TENSOR", "GRAPH",  "GRAPHS"};
+static_assert(kTypeNames.size() == std::variant_size_v<ir::AttributeValue>);
 
 }  // namespace
+
+// The importer keeps the type that the file states.
+template <class T>
+const T* NodeView::typed_attribute(std::string_view name) const {
+  const ir::AttributeValue* value = module_.attribute(node_, name);
+  if (value == nullptr) return nullptr;
+  const T* typed = std::get_if<T>(value);
+  if (typed == nullptr && mistyped_.empty()) {
+    mistyped_ = name;
+    mistyped_expected_ = kTypeNames[ir::AttributeValue(T{}).index()];
+    mistyped_got_ = kTypeNames[value->index()];
+  }
+  return typed;
+}
+
+Status NodeView::attribute_status() const {
+  if (mistyped_.empty()) return {};
+  ErrorDetail detail = module_.error_at(node_, DVT_INVALID_ARGUMENT, DVT_STAGE_INFER,
+                                        "attribute '" + mistyped_ + "' has the wrong type");
+  detail.expected = mistyped_expected_;
+  detail.got = mistyped_got_;
+  return Status(std::move(detail));
+}
 
 uint32_t NodeView::input_count() const {
   return present_count(module_.inputs(node_));
@@ -83,34 +105,34 @@ bool NodeView::has_attribute(std::string_view name) const {
 }
 
 int64_t NodeView::attribute_int(std::string_view name, int64_t fallback) const {
-  const auto* value = typed_attribute<int64_t>(module_, node_, name);
+  const auto* value = typed_attribute<int64_t>(name);
   return value == nullptr ? fallback : *value;
 }
 
 float NodeView::attribute_float(std::string_view name, float fallback) const {
-  const auto* value = typed_attribute<float>(module_, node_, name);
+  const auto* value = typed_attribute<float>(name);
   return value == nullptr ? fallback : *value;
 }
 
 std::string NodeView::attribute_string(std::string_view name, std::string_view fallback) const {
-  const auto* value = typed_attribute<std::string>(module_, node_, name);
+  const auto* value = typed_attribute<std::string>(name);
   return value == nullptr ? std::string(fallback) : *value;
 }
 
 std::vector<int64_t> NodeView::attribute_ints(std::string_view name,
                                               std::vector<int64_t> fallback) const {
-  const auto* value = typed_attribute<std::vector<int64_t>>(module_, node_, name);
+  const auto* value = typed_attribute<std::vector<int64_t>>(name);
   if (value != nullptr) return *value;
   return fallback;
 }
 
 std::vector<float> NodeView::attribute_floats(std::string_view name) const {
-  const auto* value = typed_attribute<std::vector<float>>(module_, node_, name);
+  const auto* value = typed_attribute<std::vector<float>>(name);
   return value == nullptr ? std::vector<float>{} : *value;
 }
 
 const ir::TensorData* NodeView::attribute_tensor(std::string_view name) const {
-  return typed_attribute<ir::TensorData>(module_, node_, name);
+  return typed_attribute<ir::TensorData>(name);
 }
 
 Status NodeView::error(DvtCode code, std::string message, DvtStage stage) const {

@@ -57,7 +57,10 @@ class Sweep {
     const ops::NodeView view(module_, node);
     if (Status status = check_arity(view, *definition); !status.ok()) return status;
     std::vector<ops::InferredOutput> inferred(module_.outputs(node).size());
-    if (Status status = definition->infer(view, inferred); !status.ok()) return status;
+    Status status = definition->infer(view, inferred);
+    // A wrong type explains whatever infer() then found wrong, so it comes first.
+    if (Status mistyped = view.attribute_status(); !mistyped.ok()) return mistyped;
+    if (!status.ok()) return status;
     for (uint32_t i = 0; i < inferred.size(); ++i) {
       // By index: turning an output into a constant detaches it.
       const ValueId value = module_.outputs(node)[i];
@@ -173,6 +176,7 @@ class Sweep {
     if (view.input_count() == 0 || !module_.nested_graphs(view.id()).empty()) return {};
     if (!within_limits(view, input_bytes)) return {};
     Result<ops::Recipe> recipe = definition.recipe(view);
+    if (Status mistyped = view.attribute_status(); !mistyped.ok()) return mistyped;
     if (!recipe.ok() || !(recipe->is_alias || affordable(definition.cost(view)))) return {};
     Result<std::vector<ir::TensorData>> results = ops::evaluate(view, inputs);
     // The node keeps its place, and its kernel reports the error if it is ever run.

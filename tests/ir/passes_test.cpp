@@ -93,6 +93,20 @@ TEST_CASE("bindings that do not fit are refused") {
             "'N' would have two extents; tensor x; expected 3; got 2"));
 }
 
+TEST_CASE("an attribute of the wrong type is an error, not the default") {
+  Module module = parse(R"(
+  input %x: f32[1, 1, 4, 4]
+  (%y) = MaxPool "pool" (%x) {
+    kernel_shape = ints [2, 2]
+    strides = floats [2, 2]
+  }
+  output (%y))");
+  const std::string text = simplify_error(module);
+  CHECK(has(text, "pool"));
+  CHECK(has(text, "attribute 'strides' has the wrong type"));
+  CHECK(has(text, "expected INTS; got FLOATS"));
+}
+
 TEST_CASE("frozen inputs become constants") {
   Module module = parse(
       "input %x: f32[N] input %k: i64[N]\n"
