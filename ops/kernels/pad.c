@@ -154,8 +154,9 @@ DvtCode dvt_pad_check(const DvtContext* ctx, char* reason, size_t size) {
     const int64_t from = input->dims[d];
     const int64_t to = output->dims[d];
     const int64_t before = attributes->before[d];
-    /* Neither side crops more than there is or adds more than the output has; no sum overflows. */
-    if (before < -from || before > to || to - from - before < -from || to - from - before > to) {
+    /* No side crops more than there is or adds more than the output has: what goes after is
+     * to - from - before, so the same limits hold for it. */
+    if (before < -from || before > to) {
       return dvt_refuse(reason, size, "axis %u: %lld before cannot turn extent %lld into %lld", d,
                         (long long)before, (long long)from, (long long)to);
     }

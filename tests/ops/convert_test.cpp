@@ -126,6 +126,10 @@ Operand hard_values(Random& random, DvtDType dtype) {
       const auto narrow = static_cast<float>(shifted);
       if (dtype == DVT_F32) std::memcpy(&bits, &narrow, sizeof narrow);
     }
+    if (i % 5 == 3 && size == 8 && !is_float(dtype)) {
+      // Nine significant bits, a tie for bf16, and a little more than f64 can hold.
+      bits = (uint64_t(2 * random.integer(128, 255) + 1) << 54) + uint64_t(random.integer(0, 1));
+    }
     if (dtype == DVT_BOOL) bits &= 1;
     std::memcpy(&operand.bytes[size_t(i) * size], &bits, size);
   }
