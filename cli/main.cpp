@@ -5,7 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <exception>
+#include <iostream>
 #include <new>
 #include <string>
 #include <vector>
@@ -98,6 +100,15 @@ std::vector<Entry> make_entries(CLI::App& app, Session& session) {
   return entries;
 }
 
+// --help and --version: what they print is the result, so it must arrive.
+int exit_with_text(const CLI::App& app, const CLI::Success& success) {
+  const int code = app.exit(success);
+  std::cout.flush();
+  if (std::cout.good() && std::fflush(stdout) == 0) return code;
+  fmt::print(stderr, "error: cannot write to stdout\n");
+  return static_cast<int>(Exit::kFailure);
+}
+
 int main_with(const std::vector<std::string>& arguments) {
   Session session(arguments);
   CLI::App app("Compiles models into execute-graph images, and runs, measures and inspects them.",
@@ -116,7 +127,7 @@ int main_with(const std::vector<std::string>& arguments) {
     try {
       app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
     } catch (const CLI::Success& success) {  // --help, --version
-      return app.exit(success);
+      return exit_with_text(app, success);
     } catch (const CLI::ParseError& error) {
       const Entry* entry = chosen();
       status = entry == nullptr ? no_such_command(app, entries) : parse_failure(*entry, error);

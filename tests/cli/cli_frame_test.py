@@ -86,6 +86,14 @@ class FrameTest(tool.ToolTest):
                                      check=False)
         self.assertEqual(process.returncode, 1)
 
+    def test_help_that_cannot_be_written_is_a_failure(self):
+        for arguments in (["--help"], ["run", "--help"], ["--version"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                process = subprocess.run([tool.DAVIT, *arguments], stdout=full,
+                                         stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(process.returncode, 1)
+            self.assertIn("cannot write to stdout", process.stderr)
+
 
 class JsonTest(tool.ToolTest):
 
