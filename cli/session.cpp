@@ -75,14 +75,29 @@ std::string details_of(const ErrorDetail& detail, const std::string& stage) {
   return text;
 }
 
+// True for an argument that was wrong because of an operator of the model, not of the user's.
+bool is_about_model(const ErrorDetail& detail) {
+  if (detail.op.empty()) return false;
+  switch (detail.stage) {
+    case DVT_STAGE_PARSE:
+    case DVT_STAGE_CHECK:
+    case DVT_STAGE_INFER:
+    case DVT_STAGE_OPTIMISE:
+    case DVT_STAGE_LOWER:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
-Exit exit_for(DvtCode code) {
-  switch (code) {
+Exit exit_for(const ErrorDetail& detail) {
+  switch (detail.code) {
     case DVT_OK:
       return Exit::kOk;
     case DVT_INVALID_ARGUMENT:
-      return Exit::kUsage;
+      return is_about_model(detail) ? Exit::kInvalid : Exit::kUsage;
     case DVT_INVALID_IMAGE:
     case DVT_VERSION_MISMATCH:
       return Exit::kInvalid;
@@ -206,7 +221,7 @@ int Session::finish_with(const Status& status, const Json& result) {
   std::string reason;
   if (!status.ok()) {
     const ErrorDetail& detail = status.detail();
-    exit = exit_for(detail.code);
+    exit = exit_for(detail);
     if (detail.stage != DVT_STAGE_NONE) stage = stage_name(detail.stage);
     if (exit == Exit::kUsage && detail.stage == DVT_STAGE_NONE) stage = "usage";
     reason = reason_of(detail);

@@ -35,7 +35,7 @@ enum class Exit : int {
   kTimeout = 6,
   kWorkerDied = 7,
 };
-Exit exit_for(DvtCode code);
+Exit exit_for(const ErrorDetail& detail);
 
 // The version of the JSON documents that --json writes; see docs/cli.md.
 inline constexpr int kJsonSchemaVersion = 1;

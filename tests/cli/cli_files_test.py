@@ -52,6 +52,19 @@ class CompileTest(tool.ToolTest):
         self.assertFalse(os.path.exists(out))
         self.assertEqual(sorted(os.listdir(self.folder)), ["odd.onnx", "result.json"])
 
+    def test_an_invalid_model_is_not_a_usage_error(self):
+        model = self.path("bad.onnx", tool.onnx_model(
+            [("MatMul", "", "mm_1", ["x", "w"], ["y"])],
+            [("x", F32, [2, 3]), ("w", F32, [4, 5])], [("y", F32, [2, 5])]))
+        for arguments in (["compile", model, "-o", self.path("x")], ["run", model]):
+            result, document = self.davit_json(*arguments)
+            self.assertEqual(result.code, 3, result.out + result.err)
+            self.assertIn("mm_1", result.last)
+            self.assertEqual(document["failure"]["kind"], "invalid model or image")
+        # The user's own mistakes stay usage errors.
+        result = davit("compile", self.relu(), "-o", self.path("x"), "--shapes", "x:2x3x4x5x6x7")
+        self.assertEqual(result.code, 2, result.out + result.err)
+
     def test_the_last_line_names_the_tensor_and_stays_short(self):
         result = davit("compile", self.relu(), "-o", self.path("x"), "--shapes", "zebra:1")
         self.assertEqual(result.code, 2)
