@@ -2,11 +2,21 @@
 
 #include <stdbool.h>
 
+/* How far ahead of the running step its successors are fetched into the cache: one small page,
+ * where the hardware's own prefetching stops. It pays where the list outgrows the second-level
+ * cache. bench/sequential_bench, 100,000 steps, ratio to a hand-written loop, seven runs each in
+ * turn: without, median 1.05 (0.93 to 1.38); 4,096 bytes ahead, median 0.86 (0.76 to 1.21); 512 and
+ * 1,536 bytes ahead were no better than none. 10,000 steps cost the same with and without. Small
+ * pages for the steps helped too, but cost 13 ms of page faults at load. */
+enum { PREFETCH_BYTES = 4096 };
+
 /* The one loop. `traced` is a constant at both call sites, so that each exported function is
  * compiled to a loop of its own and the plain one holds nothing of tracing. */
 static inline size_t run(const DvtStep* steps, size_t count, bool traced, const DvtStepTrace* trace,
                          int32_t* code) {
   for (size_t i = 0; i < count; ++i) {
+    /* By address: beyond the last step there is nothing to point at. A fetch cannot fault. */
+    __builtin_prefetch((const void*)((uintptr_t)&steps[i] + PREFETCH_BYTES));
     if (traced) trace->begin(trace->user, i);
     const int32_t status = steps[i].fn(steps[i].ctx);
     if (traced) trace->end(trace->user, i, status);
