@@ -30,11 +30,13 @@ class CompileCommand final : public Command {
     if (model_.empty()) return usage_error("a model is needed", "davit compile MODEL -o IMAGE");
     if (output_.empty())
       return usage_error("-o/--output is needed", "davit compile MODEL -o IMAGE");
+    Status status = compile_.check();
+    if (!status.ok()) return status;
     const double begin = now_ns();
     auto compiled = compile_model(session, model_, compile_, options);
     if (!compiled.ok()) return std::move(compiled.status());
     set_stage("write");
-    Status status = write_bytes(output_, compiled->bytes);
+    status = write_bytes(output_, compiled->bytes);
     if (!status.ok()) return status;
     report_compilation(session, compiled->report, (now_ns() - begin) / 1e9);
     session.print("Wrote {}\n", output_);

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/numbers.hpp"
 #include "cli/session.hpp"
 #include "cli/tensors.hpp"
+#include "davit/npu.h"
 
 namespace davit::cli {
 namespace {
@@ -59,6 +61,12 @@ Status parse_freeze(const std::string& text, compiler::CompileOptions& options) 
   return {};
 }
 
+std::vector<std::string> soc_names() {
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < dvt_npu_soc_count(); ++i) names.emplace_back(dvt_npu_soc_name(i));
+  return names;
+}
+
 Status parse_target(const std::string& text, compiler::CompileOptions& options) {
   const size_t colon = text.find(':');
   const std::string device = text.substr(0, colon);
@@ -67,7 +75,13 @@ Status parse_target(const std::string& text, compiler::CompileOptions& options) 
     options.target = DVT_TARGET_ASCEND;
     if (colon == std::string::npos) return {};
     options.soc = text.substr(colon + 1);
-    if (!options.soc.empty()) return {};
+    const std::vector<std::string> socs = soc_names();
+    if (std::find(socs.begin(), socs.end(), options.soc) != socs.end()) return {};
+    const std::string near = nearest(options.soc, socs);
+    return usage_error(
+        fmt::format("--target: '{}' is not a SoC that Davit has ({}){}", options.soc,
+                    fmt::join(socs, ", "), near.empty() ? "" : "; did you mean " + near + "?"),
+        "davit doctor lists the targets");
   }
   const std::string near = nearest(device, {"cpu", "ascend"});
   return usage_error(
@@ -99,6 +113,11 @@ std::vector<std::string> CompileArguments::given(const OptionSet& options) const
     if (options.given(name)) names.emplace_back(name);
   }
   return names;
+}
+
+Status CompileArguments::check() const {
+  compiler::CompileOptions unused;
+  return parse_target(target_, unused);
 }
 
 Result<compiler::CompileOptions> CompileArguments::parse() const {

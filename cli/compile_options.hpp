@@ -16,6 +16,8 @@ namespace davit::cli {
 class CompileArguments {
  public:
   void add_options(OptionSet& options);
+  // What can be judged before any file is opened.
+  [[nodiscard]] Status check() const;
   // Reads the files that --freeze names.
   [[nodiscard]] Result<compiler::CompileOptions> parse() const;
   // Names of those given on the command line: they would do nothing to a compiled image.

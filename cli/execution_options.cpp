@@ -48,6 +48,8 @@ void ExecutionArguments::add_report(OptionSet& options) {
 
 Status ExecutionArguments::check(OptionSet& options) {
   if (model_.empty()) return usage_error("a model or an image is needed");
+  Status status = compile_.check();
+  if (!status.ok()) return status;
   // An image was compiled before: these settings do not exist for it.
   auto kind = model_kind(model_);
   if (kind.ok() && *kind != ModelKind::kOnnx) options.hide("Compile");

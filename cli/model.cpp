@@ -21,12 +21,14 @@ Status io_error(const std::string& path, const std::string& why) {
   return Status(DVT_IO_ERROR, DVT_STAGE_LOAD, fmt::format("cannot read {}: {}", path, why));
 }
 
-// OK for a file that can be opened and is no directory.
+// OK for a regular file. Opening a pipe could block, and a model is opened more than once.
 Status check_readable(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (error) return io_error(path, error.message());
   if (std::filesystem::is_directory(status)) return io_error(path, "it is a directory");
+  if (error || !std::filesystem::is_regular_file(status)) {
+    return io_error(path, error ? error.message() : "it is not a regular file");
+  }
   return {};
 }
 
@@ -75,7 +77,7 @@ Result<std::vector<std::byte>> read_file(const std::string& path) {
   constexpr size_t kChunkBytes = size_t{1} << 20;
   constexpr size_t kBytesMax = size_t{1} << 40;
   std::vector<std::byte> bytes;
-  // In chunks, because pipes and devices have no size to trust.
+  // In chunks, because a file may grow or shrink meanwhile.
   while (stream && bytes.size() < kBytesMax) {
     const size_t before = bytes.size();
     bytes.resize(before + kChunkBytes);

@@ -105,6 +105,16 @@ class CompileTest(tool.ToolTest):
         self.check_failed(davit("compile", model, "-o", out, "--target", "asend"), 2, "usage",
                           "did you mean ascend?")
 
+    def test_an_unknown_soc_is_refused_before_anything_is_opened(self):
+        out = self.path("x.davit")
+        missing = self.path("missing.onnx")
+        for arguments in (["compile", missing, "-o", out], ["run", missing], ["bench", missing]):
+            for soc in ("foo", "910b2", ""):
+                result = davit(*arguments, "--target", "ascend:" + soc)
+                self.check_failed(result, 2, "usage", f"'{soc}' is not a SoC")
+                self.assertIn("910B2", result.last)
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_shapes_bind_free_dimensions(self):
         tool_model = tool.onnx_model([("Relu", "", "r", ["in:0"], ["y"])],
                                      [("in:0", F32, [2, 3])], [("y", F32, [2, 3])])

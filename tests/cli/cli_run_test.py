@@ -133,6 +133,18 @@ class RunTest(tool.ToolTest):
             events = tool.json.load(file)["traceEvents"]
         self.assertEqual({e["pid"] for e in events if e["ph"] == "X"}, {1, 2})
 
+    def test_a_pipe_is_no_model_and_does_not_block(self):
+        for name in ("pipe", "pipe.onnx", "pipe.txt"):
+            pipe = self.path(name)
+            os.mkfifo(pipe)
+            for arguments in (["run", pipe], ["bench", pipe], ["dump", pipe], ["verify", pipe],
+                              ["compile", pipe, "-o", self.path("x")]):
+                result = davit(*arguments, timeout=10)
+                self.assertNotIn(result.code, (0, 7), arguments)
+                self.assertIn("FAILED: ", result.out + result.err)
+        for device in ("/dev/zero", "/dev/null"):
+            self.assertEqual(davit("run", device, timeout=10).code, 1)
+
     def test_timeout(self):
         result, document = self.davit_json("run", self.image(), "--iterations", "1000000000000",
                                            "--timeout", "0.3")
