@@ -85,19 +85,24 @@ struct InferredOutput {
       constant;  // When the value follows from shapes alone (Shape, Size).
 };
 
-// How a node with fully static shapes runs.
+// How a node runs. With static shapes, and with dynamic ones: then the kernel's infer() (see
+// davit/kernel.h) gives the output shapes at run time, so a recipe must not depend on extents that
+// are not known, and parameters that are not constant are inputs of the kernel.
 struct Recipe {
   // The outputs are views of input `alias_input` (same bytes, other dims): no kernel runs.
-  // Reshape, Flatten, Squeeze, Unsqueeze, Identity. kernel is null then.
+  // Reshape, Flatten, Squeeze, Unsqueeze, Identity. kernel may be null then if all shapes are
+  // static; else it is one with DVT_KERNEL_ALIAS, and alias_input is its input 0.
   bool is_alias = false;
   uint32_t alias_input = 0;
 
   const DvtKernel* kernel = nullptr;
-  std::vector<std::byte> attributes;      // The kernel's attribute record.
-  std::vector<uint32_t> inputs;           // Node input indices the kernel takes, in its order;
-                                          // ir::kNone for an absent optional operand.
-  std::vector<uint32_t> outputs;          // Node output indices; likewise.
-  std::vector<uint64_t> workspace_bytes;  // Extra outputs after `outputs`: scratch of u8[bytes].
+  std::vector<std::byte> attributes;  // The kernel's attribute record.
+  std::vector<uint32_t> inputs;       // Node input indices the kernel takes, in its order;
+                                      // ir::kNone for an absent optional operand.
+  std::vector<uint32_t> outputs;      // Node output indices; likewise.
+  // Extra outputs after `outputs`: scratch of u8[bytes]. Their number does not depend on shapes;
+  // with dynamic shapes the bytes are infer()'s, and what is here is ignored.
+  std::vector<uint64_t> workspace_bytes;
 };
 
 struct OperatorDefinition {
@@ -113,11 +118,12 @@ struct OperatorDefinition {
   // output of the node.
   Status (*infer)(const NodeView& node, std::span<InferredOutput> outputs);
 
-  // Precondition: infer() succeeded and all input and output shapes are static; parameters that
-  // come as inputs (axes, starts, pads ...) are constant, else DVT_UNSUPPORTED.
+  // Precondition: infer() succeeded, dtypes are known. Shapes and parameters that come as inputs
+  // (axes, starts, pads ...) may be unknown: the kernel is then one that takes them as inputs, or
+  // DVT_UNSUPPORTED says what has to be constant.
   Result<Recipe> (*recipe)(const NodeView& node);
 
-  // Work of the node for device models. Precondition as for recipe().
+  // Work of the node for device models. Precondition: recipe() succeeded, all shapes are static.
   DvtTaskCost (*cost)(const NodeView& node);
 };
 

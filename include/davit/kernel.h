@@ -22,6 +22,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "davit/types.h"
 
 #ifdef __cplusplus
@@ -40,7 +42,8 @@ typedef struct DvtCell {
 } DvtCell;
 static_assert(sizeof(DvtCell) == 16, "cells are packed four to a cache line");
 
-struct DvtRuntime; /* exec/runtime.h: what host nodes of a device graph need. */
+struct DvtTaskCost; /* below */
+struct DvtRuntime;  /* exec/runtime.h: what host nodes of a device graph need. */
 
 typedef struct DvtContext {
   struct DvtRuntime* runtime;
@@ -68,6 +71,32 @@ static inline DvtCell* dvt_output(const DvtContext* ctx, uint32_t index) {
   return ctx->cells[ctx->input_count + index];
 }
 
+/* The descriptor of an output of a DVT_KERNEL_SHAPES_OUTPUTS kernel, for run() to write. Such
+ * values have one of their own, in the executor's arena. */
+static inline DvtTensor* dvt_output_shape(const DvtContext* ctx, uint32_t index) {
+  return (DvtTensor*)dvt_output(ctx, index)->tensor;
+}
+
+/* Sets rank, dims (zero beyond the rank) and bytes of a tensor whose dtype is set.
+ * DVT_INVALID_ARGUMENT for a rank above DVT_MAX_RANK, a negative dim, or 2^63 bytes and more; the
+ * tensor is then unchanged. `dims` may be tensor->dims. */
+static inline DvtCode dvt_set_shape(DvtTensor* tensor, uint32_t rank, const int64_t* dims) {
+  if (rank > DVT_MAX_RANK) return DVT_INVALID_ARGUMENT;
+  bool empty = false; /* An empty tensor has no bytes, however large its other dims. */
+  for (uint32_t i = 0; i < rank; ++i) {
+    if (dims[i] < 0) return DVT_INVALID_ARGUMENT;
+    empty = empty || dims[i] == 0;
+  }
+  int64_t bytes = empty ? 0 : dvt_dtype_size(tensor->dtype);
+  for (uint32_t i = 0; i < rank && !empty; ++i) {
+    if (__builtin_mul_overflow(bytes, dims[i], &bytes)) return DVT_INVALID_ARGUMENT;
+  }
+  for (uint32_t i = 0; i < DVT_MAX_RANK; ++i) tensor->dims[i] = i < rank ? dims[i] : 0;
+  tensor->rank = (uint8_t)rank;
+  tensor->bytes = (uint64_t)bytes;
+  return DVT_OK;
+}
+
 /* Runs one node. Returns DVT_OK or the code that stops the run. */
 typedef DvtCode (*DvtKernelFn)(void* ctx);
 
@@ -76,6 +105,17 @@ typedef DvtCode (*DvtKernelFn)(void* ctx);
  * operands already point at their data; planned and bound ones have tensor set
  * and data NULL. */
 typedef DvtCode (*DvtKernelCheckFn)(const DvtContext* ctx, char* reason, size_t reason_size);
+
+/* Shapes of the outputs from the inputs, for graphs with dynamic shapes: sets rank, dims and bytes
+ * (dvt_set_shape()) of outputs[0 .. output_count), scratch outputs included; their dtypes are set.
+ * Inputs have their final tensors; data may be read only of the inputs in DvtKernel.host_inputs.
+ * Refuses what has no shape, and writes why into `reason`. check() runs on the result, before
+ * run(). Called at run time: no allocation, no locks. */
+typedef DvtCode (*DvtKernelInferFn)(const DvtContext* ctx, DvtTensor* outputs, char* reason,
+                                    size_t reason_size);
+
+/* Work of a task with the context's final tensors, for devices' clocks; see DvtTaskCost. */
+typedef void (*DvtKernelCostFn)(const DvtContext* ctx, struct DvtTaskCost* cost);
 
 /* One attribute of a kernel. The attribute record is a C struct whose members
  * are int64_t, double, or arrays of them, so that text dumps can name and
@@ -96,6 +136,10 @@ enum {
   DVT_KERNEL_IN_PLACE = 8, /* Output 0 may be the same memory as input 0. */
   DVT_KERNEL_DEVICE = 16,  /* May be the device_kernel of a Launch node. */
   DVT_KERNEL_FREE = 32,    /* Releases device memory (Free-to-Launch source). */
+  DVT_KERNEL_ALIAS = 64, /* Output 0 is the bytes of input 0 with other dims: run() does nothing. */
+  /* Output shapes depend on data: infer() gives an upper bound of each dim, and run() ends with
+   * dvt_set_shape() on its outputs (dvt_output_shape()), never above it. */
+  DVT_KERNEL_SHAPES_OUTPUTS = 128,
 };
 
 typedef struct DvtKernel {
@@ -110,6 +154,9 @@ typedef struct DvtKernel {
   const DvtAttribute* attributes;
   DvtKernelFn run;
   DvtKernelCheckFn check; /* Never NULL for kernels that touch tensors. */
+  DvtKernelInferFn infer; /* NULL: only static shapes. */
+  DvtKernelCostFn cost;   /* NULL: one vector pass over what it reads and writes. */
+  uint32_t host_inputs;   /* Bit i: infer() or run() reads input i on the host (axes, sizes ...). */
 } DvtKernel;
 
 /* A table of kernels, resolved by name at load. Tables are passed explicitly,
