@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "cli/numbers.hpp"
 #include "cli/session.hpp"
 #include "cli/tensors.hpp"
 #include "davit/npu.h"
+#include "ir/text.hpp"
 
 namespace davit::cli {
 namespace {
 
-constexpr const char* kNames[] = {"--target", "--shapes", "--dim", "--freeze", "--disable-pass"};
+constexpr const char* kNames[] = {"--target", "--shapes",       "--dim",
+                                  "--freeze", "--disable-pass", "--save-passes"};
 
 // "in0:1x3x224x224,in1=1x4". A name may hold ':' itself ("input:0:1x4"): the last one splits.
 Status parse_shapes(const std::string& text, compiler::CompileOptions& options) {
@@ -90,6 +93,29 @@ Status parse_target(const std::string& text, compiler::CompileOptions& options) 
       "davit doctor lists the targets");
 }
 
+// Nothing to complain about when there is nothing yet.
+Status check_folder(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(there) || std::filesystem::is_directory(there)) return {};
+  return usage_error(fmt::format("--save-passes: {} is not a folder", path));
+}
+
+// Writes the graph after each pass to `folder`, which it creates.
+Status save_passes(const std::string& folder, compiler::CompileOptions& options) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return Status(DVT_IO_ERROR, DVT_STAGE_WRITE,
+                  fmt::format("cannot create the folder {}: {}", folder, error.message()));
+  }
+  options.on_pass = [folder, count = 0](std::string_view pass, const ir::Module& module) mutable {
+    const std::string name = fmt::format("{:02}_{}.txt", count++, pass);
+    return write_text((std::filesystem::path(folder) / name).string(), ir::print_text(module));
+  };
+  return {};
+}
+
 }  // namespace
 
 void CompileArguments::add_options(OptionSet& options) {
@@ -105,6 +131,8 @@ void CompileArguments::add_options(OptionSet& options) {
               "inputs stay inputs");
   options.add("--disable-pass", disabled_passes_, "Leave an optimisation pass out; repeatable",
               "all passes run");
+  options.add("--save-passes", save_passes_,
+              "Write the graph as text after each pass to this folder", "no files");
 }
 
 std::vector<std::string> CompileArguments::given(const OptionSet& options) const {
@@ -117,7 +145,9 @@ std::vector<std::string> CompileArguments::given(const OptionSet& options) const
 
 Status CompileArguments::check() const {
   compiler::CompileOptions unused;
-  return parse_target(target_, unused);
+  Status status = parse_target(target_, unused);
+  if (status.ok() && !save_passes_.empty()) status = check_folder(save_passes_);
+  return status;
 }
 
 Result<compiler::CompileOptions> CompileArguments::parse() const {
@@ -130,6 +160,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   for (size_t i = 0; status.ok() && i < freezes_.size(); ++i) {
     status = parse_freeze(freezes_[i], options);
   }
+  if (status.ok() && !save_passes_.empty()) status = save_passes(save_passes_, options);
   if (!status.ok()) return status;
   options.disabled_passes = disabled_passes_;
   return options;

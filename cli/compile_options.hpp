@@ -18,7 +18,7 @@ class CompileArguments {
   void add_options(OptionSet& options);
   // What can be judged before any file is opened.
   [[nodiscard]] Status check() const;
-  // Reads the files that --freeze names.
+  // Reads the files that --freeze names, creates the folder of --save-passes.
   [[nodiscard]] Result<compiler::CompileOptions> parse() const;
   // Names of those given on the command line: they would do nothing to a compiled image.
   [[nodiscard]] std::vector<std::string> given(const OptionSet& options) const;
@@ -28,6 +28,7 @@ class CompileArguments {
  private:
   std::string target_ = "cpu";
   std::vector<std::string> shapes_, dims_, freezes_, disabled_passes_;
+  std::string save_passes_;
 };
 
 // "ascend:910B2" for the options, as an image names it.

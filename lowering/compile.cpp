@@ -195,7 +195,11 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   }
   if (!status.ok()) return status;
   stages.start("infer and fold");
-  auto simplified = passes::simplify(module, options.disabled_passes);
+  if (options.on_pass) {
+    if (status = options.on_pass("bind_shapes", module); !status.ok()) return status;
+  }
+  auto simplified = passes::simplify(
+      module, {.disabled = options.disabled_passes, .after_pass = options.on_pass});
   if (!simplified.ok()) return std::move(simplified.status());
   report.folded_nodes = simplified->folded_nodes;
   report.dead_nodes = simplified->dead_nodes;

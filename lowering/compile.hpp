@@ -31,6 +31,9 @@ struct CompileOptions {
   std::vector<std::string> disabled_passes;
   // Told before each stage starts, with the seconds the last one took. May be empty.
   std::function<void(std::string_view stage)> on_stage;
+  // Given the graph as the passes get it ("bind_shapes"), then after each of them (--save-passes).
+  // An error ends the compilation, which returns it. May be empty.
+  std::function<Status(std::string_view pass, const ir::Module& module)> on_pass;
 };
 
 struct CompileReport {

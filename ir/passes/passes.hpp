@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -75,8 +76,15 @@ struct SimplifyReport {
   uint32_t rounds = 0;
 };
 
-// Dead nodes out, check_supported(), then all passes until nothing changes. `disabled` names passes
-// to leave out; a name that is no optional pass is DVT_INVALID_ARGUMENT.
-Result<SimplifyReport> simplify(ir::Module& module, std::span<const std::string> disabled = {});
+struct SimplifyOptions {
+  // Passes to leave out; a name that is no optional pass is DVT_INVALID_ARGUMENT.
+  std::vector<std::string> disabled;
+  // Called after every pass, also one that changed nothing. An error ends simplify(), which returns
+  // it. May be empty.
+  std::function<Status(std::string_view pass, const ir::Module& module)> after_pass;
+};
+
+// Dead nodes out, check_supported(), then all passes until nothing changes.
+Result<SimplifyReport> simplify(ir::Module& module, const SimplifyOptions& options = {});
 
 }  // namespace davit::passes

@@ -62,8 +62,10 @@ Status check_supported(const ir::Module& module) {
     list += ": ";
     list += nodes;
   }
+  const size_t count = nodes_of_operator.size();
   return {DVT_UNSUPPORTED, DVT_STAGE_CHECK,
-          std::to_string(nodes_of_operator.size()) + " operator(s) are not supported: " + list};
+          std::to_string(count) + (count == 1 ? " operator is" : " operators are") +
+              " not supported: " + list};
 }
 
 std::span<const Pass> all_passes() {
@@ -82,15 +84,24 @@ Result<uint32_t> run_pass(const Pass& pass, ir::Module& module) {
   return status;
 }
 
-Result<SimplifyReport> simplify(ir::Module& module, std::span<const std::string> disabled) {
-  if (Status status = check_names(disabled); !status.ok()) return status;
+Result<SimplifyReport> simplify(ir::Module& module, const SimplifyOptions& options) {
+  if (Status status = check_names(options.disabled); !status.ok()) return status;
   const auto enabled = [&](const Pass& pass) {
-    return std::find(disabled.begin(), disabled.end(), pass.name) == disabled.end();
+    return std::find(options.disabled.begin(), options.disabled.end(), pass.name) ==
+           options.disabled.end();
+  };
+  const auto run = [&](const Pass& pass) {
+    Result<uint32_t> result = run_pass(pass, module);
+    if (!result.ok() || !options.after_pass) return result;
+    if (Status status = options.after_pass(pass.name, module); !status.ok()) {
+      return Result<uint32_t>(std::move(status));
+    }
+    return result;
   };
   SimplifyReport report;
   // Operators that nothing needs are no reason to refuse a model.
   if (enabled(kRemoveDeadNodes)) {
-    Result<uint32_t> dead = run_pass(kRemoveDeadNodes, module);
+    Result<uint32_t> dead = run(kRemoveDeadNodes);
     if (!dead.ok()) return std::move(dead.status());
     report.dead_nodes += *dead;
   }
@@ -100,7 +111,7 @@ Result<SimplifyReport> simplify(ir::Module& module, std::span<const std::string>
     for (const Pass& pass : kPasses) {
       if (!enabled(pass)) continue;
       const uint32_t before = live_nodes(module);
-      Result<uint32_t> result = run_pass(pass, module);
+      Result<uint32_t> result = run(pass);
       if (!result.ok()) return std::move(result.status());
       changed = changed || *result != 0;
       uint32_t& removed = &pass == &kRemoveDeadNodes ? report.dead_nodes : report.folded_nodes;

@@ -129,6 +129,38 @@ class CompileTest(tool.ToolTest):
             self.check_passed(result)
             self.assertEqual(document["result"]["inputs"][0]["type"], "5x3xf32")
 
+    def test_the_graph_is_saved_after_each_pass(self):
+        model = self.relu()
+        plain, out = self.path("plain.davit"), self.path("relu.davit")
+        folder = os.path.join(self.folder, "new", "passes")
+        self.check_passed(davit("compile", model, "-o", plain))
+        self.check_passed(davit("compile", model, "-o", out, "--save-passes", folder))
+        names = sorted(os.listdir(folder))
+        self.assertEqual([int(name.split("_")[0]) for name in names], list(range(len(names))))
+        self.assertEqual(names[0], "00_bind_shapes.txt")
+        for name in ("infer_shapes", "fold_constants", "remove_dead_nodes"):
+            self.assertTrue(any(other.endswith(f"_{name}.txt") for other in names), names)
+        for name in names:
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                text = file.read()
+            self.assertTrue(text.startswith("davit-ir 1\n"), text)
+            self.assertIn("act_1", text)
+        # Looking does not change what is made.
+        with open(plain, "rb") as one, open(out, "rb") as two:
+            self.assertEqual(one.read(), two.read())
+
+    def test_passes_are_saved_to_folders_only(self):
+        model, out = self.relu(), self.path("relu.davit")
+        occupied = self.path("occupied", "kept")
+        result = davit("compile", model, "-o", out, "--save-passes", occupied)
+        self.check_failed(result, 2, "usage", f"{occupied} is not a folder")
+        result = davit("compile", model, "-o", out, "--save-passes", occupied + "/below")
+        self.check_failed(result, 1, "write", occupied + "/below")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["occupied", "relu.onnx"])
+        image = self.image()
+        result = davit("run", image, "--save-passes", os.path.join(self.folder, "new"))
+        self.check_failed(result, 2, "usage", "--save-passes would do nothing")
+
     def test_options_that_would_do_nothing(self):
         image = self.image()
         text = self.path("model.txt")

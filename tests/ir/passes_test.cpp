@@ -46,7 +46,8 @@ size_t nodes(const Module& module) {
 }
 
 std::string simplify_error(Module& module, const std::vector<std::string>& disabled = {}) {
-  const Result<passes::SimplifyReport> report = passes::simplify(module, disabled);
+  const Result<passes::SimplifyReport> report =
+      passes::simplify(module, {.disabled = disabled});
   return report.ok() ? "ok" : report.status().to_string();
 }
 
@@ -209,7 +210,7 @@ TEST_CASE("without fold_constants only small data is worked out") {
     output (%s, %m)
   )");
   Result<passes::SimplifyReport> report =
-      passes::simplify(module, std::vector<std::string>{"fold_constants"});
+      passes::simplify(module, {.disabled = {"fold_constants"}});
   REQUIRE(report.ok());
   CHECK(report->folded_nodes == 1);
   CHECK(module.constant(find(module, "s")) != nullptr);
@@ -277,12 +278,14 @@ TEST_CASE("unsupported operators are listed at once, bodies included") {
   )";
   Module module = parse(text);
   CHECK(passes::check_supported(module).to_string() ==
-        "check: 3 operator(s) are not supported: ai.onnx::Foo(13): one, Bar_2.g/two; "
+        "check: 3 operators are not supported: ai.onnx::Foo(13): one, Bar_2.g/two; "
         "ai.onnx::Unneeded(13): three; com.x::Bar(1): Bar_2");
   CHECK(passes::check_supported(module).code() == DVT_UNSUPPORTED);
   const std::string error = simplify_error(module);
-  CHECK(has(error, "2 operator(s) are not supported"));
+  CHECK(has(error, "2 operators are not supported"));
   CHECK_FALSE(has(error, "three"));
+  Module single = parse("input %x: f32[2] (%y) = Foo (%x) output (%y)");
+  CHECK(has(simplify_error(single), "1 operator is not supported: ai.onnx::Foo(13)"));
 }
 
 TEST_CASE("passes can be disabled by name") {
@@ -296,6 +299,33 @@ TEST_CASE("passes can be disabled by name") {
   REQUIRE(report.ok());
   CHECK(report->dead_nodes == 1);
   CHECK(nodes(module) == 1);
+}
+
+TEST_CASE("the graph is shown after every pass, and who looks may end the work") {
+  const std::string body = "input %x: f32[2] (%d) = Relu (%x) (%y) = Abs (%x) output (%y)";
+  Module module = parse(body);
+  std::vector<std::string> names;
+  std::vector<size_t> node_counts;
+  passes::SimplifyOptions options;
+  options.after_pass = [&](std::string_view pass, const Module& shown) {
+    names.emplace_back(pass);
+    node_counts.push_back(shown.graph_nodes(kMainGraph).size());
+    return Status();
+  };
+  const Result<passes::SimplifyReport> report = passes::simplify(module, options);
+  REQUIRE(report.ok());
+  REQUIRE(names.size() == 1 + report->rounds * passes::all_passes().size());
+  CHECK(names[0] == "remove_dead_nodes");
+  CHECK(node_counts[0] == 1);
+  for (size_t i = 1; i < names.size(); ++i) {
+    CHECK(names[i] == passes::all_passes()[(i - 1) % passes::all_passes().size()].name);
+  }
+
+  Module again = parse(body);
+  options.after_pass = [](std::string_view, const Module&) {
+    return Status(DVT_IO_ERROR, DVT_STAGE_WRITE, "the disk is full");
+  };
+  CHECK(passes::simplify(again, options).status().to_string() == "write: the disk is full");
 }
 
 TEST_CASE("a pass that breaks the graph is named") {
