@@ -25,7 +25,9 @@ const char* dvt_dtype_text(DvtDType dtype) {
   return names[dtype];
 }
 
-static const char* dims_text(uint32_t rank, const int64_t* dims, char text[DVT_SHAPE_TEXT]) {
+const char* dvt_dims_text(uint32_t rank, const int64_t* dims, char text[DVT_SHAPE_TEXT]) {
+  /* Eight numbers of 20 characters, commas and brackets always fit. */
+  static_assert(DVT_SHAPE_TEXT > DVT_MAX_RANK * 21 + 2, "text buffer");
   int length = snprintf(text, DVT_SHAPE_TEXT, "[");
   for (uint32_t i = 0; i < rank; ++i) {
     length += snprintf(text + length, DVT_SHAPE_TEXT - (size_t)length, i ? ",%" PRId64 : "%" PRId64,
@@ -36,9 +38,8 @@ static const char* dims_text(uint32_t rank, const int64_t* dims, char text[DVT_S
 }
 
 const char* dvt_shape_text(const DvtTensor* tensor, char text[DVT_SHAPE_TEXT]) {
-  /* Eight numbers of 20 characters, commas and brackets always fit. */
-  static_assert(DVT_SHAPE_TEXT > DVT_MAX_RANK * 21 + 2, "text buffer");
-  return dims_text(tensor->rank < DVT_MAX_RANK ? tensor->rank : DVT_MAX_RANK, tensor->dims, text);
+  return dvt_dims_text(tensor->rank < DVT_MAX_RANK ? tensor->rank : DVT_MAX_RANK, tensor->dims,
+                       text);
 }
 
 static DvtCode check_present(const DvtCell* cell, uint32_t index, bool required, const char* what,
@@ -54,19 +55,26 @@ static DvtCode check_present(const DvtCell* cell, uint32_t index, bool required,
   return DVT_OK;
 }
 
-DvtCode dvt_check_counts(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
-                         uint32_t output_min, uint32_t output_max, char* reason, size_t size) {
+DvtCode dvt_check_inputs(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
+                         char* reason, size_t size) {
   if (ctx->input_count < input_min || ctx->input_count > input_max) {
     return dvt_refuse(reason, size, "expected %u to %u inputs, got %u", input_min, input_max,
                       ctx->input_count);
   }
-  if (ctx->output_count < output_min || ctx->output_count > output_max) {
-    return dvt_refuse(reason, size, "expected %u to %u outputs, got %u", output_min, output_max,
-                      ctx->output_count);
-  }
   for (uint32_t i = 0; i < ctx->input_count; ++i) {
     const DvtCode code = check_present(dvt_input(ctx, i), i, i < input_min, "input", reason, size);
     if (code != DVT_OK) return code;
+  }
+  return DVT_OK;
+}
+
+DvtCode dvt_check_counts(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
+                         uint32_t output_min, uint32_t output_max, char* reason, size_t size) {
+  const DvtCode inputs = dvt_check_inputs(ctx, input_min, input_max, reason, size);
+  if (inputs != DVT_OK) return inputs;
+  if (ctx->output_count < output_min || ctx->output_count > output_max) {
+    return dvt_refuse(reason, size, "expected %u to %u outputs, got %u", output_min, output_max,
+                      ctx->output_count);
   }
   for (uint32_t i = 0; i < ctx->output_count; ++i) {
     const DvtCode code =
@@ -94,7 +102,7 @@ DvtCode dvt_check_shape(const DvtTensor* tensor, uint32_t rank, const int64_t* d
   char expected[DVT_SHAPE_TEXT];
   char got[DVT_SHAPE_TEXT];
   return dvt_refuse(reason, size, "%s: expected shape %s, got %s", what,
-                    dims_text(rank, dims, expected), dvt_shape_text(tensor, got));
+                    dvt_dims_text(rank, dims, expected), dvt_shape_text(tensor, got));
 }
 
 DvtCode dvt_check_same_shape(const DvtTensor* expected, const DvtTensor* got, const char* what,

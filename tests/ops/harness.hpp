@@ -86,6 +86,19 @@ class Call {
     return code;
   }
   [[nodiscard]] DvtCode run() { return kernel_.run(get()); }
+  // The kernel's infer(), whose outputs start with the dtypes of the call's.
+  [[nodiscard]] DvtCode infer(std::vector<DvtTensor>& outputs, std::string* reason = nullptr) {
+    outputs.assign(get()->output_count, DvtTensor{});
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const DvtCell* cell = get()->cells[get()->input_count + i];
+      if (cell != nullptr) outputs[i].dtype = cell->tensor->dtype;
+    }
+    char text[256] = "";
+    const DvtCode code = kernel_.infer(get(), outputs.data(), text, sizeof text);
+    if (reason != nullptr) *reason = text;
+    return code;
+  }
+  [[nodiscard]] const DvtContext& context() { return *get(); }
 
  private:
   DvtContext* get() { return reinterpret_cast<DvtContext*>(context_.data()); }
