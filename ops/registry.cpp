@@ -21,6 +21,7 @@ std::vector<OperatorDefinition> join_families() {
       elementwise_operators(),   movement_operators(),  shape_operators(),
       convolution_operators(),   matrix_operators(),    pooling_operators(),
       normalisation_operators(), reduction_operators(), resize_operators(),
+      quantisation_operators(),
   };
   std::vector<OperatorDefinition> all;
   for (const auto family : families) all.insert(all.end(), family.begin(), family.end());

@@ -24,6 +24,7 @@ DvtKernelTable dvt_kernels_matrix(void);      /* MatMul Gemm */
 DvtKernelTable dvt_kernels_pooling(void);     /* MaxPool AveragePool GlobalAveragePool */
 DvtKernelTable dvt_kernels_normalisation(void); /* BatchNormalization Softmax */
 DvtKernelTable dvt_kernels_reduction(void);     /* ReduceMean ... */
+DvtKernelTable dvt_kernels_quantisation(void);  /* QuantizeLinear ... */
 DvtKernelTable dvt_kernels_resize(void);        /* Resize */
 
 #ifdef __cplusplus
