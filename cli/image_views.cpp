@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/dtype.hpp"
+#include "base/files.hpp"
 #include "cli/model.hpp"
 #include "cli/profile.hpp"
 #include "cli/stage.hpp"
@@ -175,7 +176,7 @@ Result<image::ImageModel> read_image(const std::string& path) {
   auto kind = model_kind(path);
   if (!kind.ok()) return std::move(kind.status());
   if (*kind == ModelKind::kImageText) {
-    auto text = read_file(path);
+    auto text = read_regular_file(path, DVT_STAGE_LOAD);
     if (!text.ok()) return std::move(text.status());
     return image::assemble_text(
         std::string_view(reinterpret_cast<const char*>(text->data()), text->size()),

@@ -1,15 +1,13 @@
 #include "cli/model.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
+#include "base/files.hpp"
 #include "cli/stage.hpp"
 #include "exec/runtime.h"
 #include "schema/layout.h"
@@ -17,24 +15,9 @@
 namespace davit::cli {
 namespace {
 
-Status io_error(const std::string& path, const std::string& why) {
-  return Status(DVT_IO_ERROR, DVT_STAGE_LOAD, fmt::format("cannot read {}: {}", path, why));
-}
-
-// OK for a regular file. Opening a pipe could block, and a model is opened more than once.
-Status check_readable(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (std::filesystem::is_directory(status)) return io_error(path, "it is a directory");
-  if (error || !std::filesystem::is_regular_file(status)) {
-    return io_error(path, error ? error.message() : "it is not a regular file");
-  }
-  return {};
-}
-
 Result<compiler::CompiledImage> assemble(const std::string& path) {
   set_stage("assemble");
-  auto text = read_file(path);
+  auto text = read_regular_file(path, DVT_STAGE_LOAD);
   if (!text.ok()) return std::move(text.status());
   const std::vector<DvtKernelTable> tables = all_kernel_tables();
   auto model = image::assemble_text(
@@ -69,34 +52,15 @@ double now_ns() {
                                  .count());
 }
 
-Result<std::vector<std::byte>> read_file(const std::string& path) {
-  Status status = check_readable(path);
-  if (!status.ok()) return status;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return io_error(path, std::strerror(errno));
-  constexpr size_t kChunkBytes = size_t{1} << 20;
-  constexpr size_t kBytesMax = size_t{1} << 40;
-  std::vector<std::byte> bytes;
-  // In chunks, because a file may grow or shrink meanwhile.
-  while (stream && bytes.size() < kBytesMax) {
-    const size_t before = bytes.size();
-    bytes.resize(before + kChunkBytes);
-    stream.read(reinterpret_cast<char*>(bytes.data() + before), kChunkBytes);
-    bytes.resize(before + static_cast<size_t>(stream.gcount()));
-  }
-  if (stream.bad()) return io_error(path, std::strerror(errno));
-  return bytes;
-}
-
 Result<ModelKind> model_kind(const std::string& path) {
-  Status status = check_readable(path);
-  if (!status.ok()) return status;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return io_error(path, std::strerror(errno));
+  auto file = open_regular_file(path, DVT_STAGE_LOAD);
+  if (!file.ok()) return std::move(file.status());
   uint64_t magic = 0;
-  std::array<char, sizeof magic> start{};
-  stream.read(start.data(), start.size());
-  std::memcpy(&magic, start.data(), sizeof magic);
+  const ssize_t count = ::pread(file->descriptor.get(), &magic, sizeof magic, 0);
+  if (count < 0) {
+    return Status(DVT_IO_ERROR, DVT_STAGE_LOAD,
+                  fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+  }
   if (magic == DVT_IMAGE_MAGIC) return ModelKind::kImage;
   if (path.ends_with(".onnx")) return ModelKind::kOnnx;
   if (path.ends_with(".txt")) return ModelKind::kImageText;

@@ -52,9 +52,6 @@ Result<compiler::CompiledImage> compile_model(Session& session, const std::strin
                                               const CompileArguments& compile_arguments,
                                               const OptionSet& options);
 
-// The whole file. A missing file, one that is not regular or one above 2^40 bytes is an error.
-Result<std::vector<std::byte>> read_file(const std::string& path);
-
 // Every kernel table there is: for the names in text forms.
 std::vector<DvtKernelTable> all_kernel_tables();
 

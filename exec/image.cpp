@@ -1,38 +1,15 @@
 #include "exec/image.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "base/files.hpp"
 #include "exec/verify.hpp"
 
 namespace davit::exec {
 namespace {
-
-// Closes a file descriptor on all paths.
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  [[nodiscard]] int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
-Status io_error(const std::string& path, const char* what, int error) {
-  Status status(DVT_IO_ERROR, DVT_STAGE_LOAD, "cannot " + std::string(what) + " " + path);
-  if (error != 0) status.detail().message += std::string(": ") + std::strerror(error);
-  return status;
-}
 
 void touch_pages(std::span<const std::byte> bytes) {
   for (size_t i = 0; i < bytes.size(); i += DVT_IMAGE_PAGE) {
@@ -53,19 +30,15 @@ Mapping::~Mapping() {
 }
 
 Result<Mapping> map_file(const std::string& path, bool prefault) {
-  // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) return io_error(path, "open", errno);
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) return io_error(path, "examine", errno);
-  if (!S_ISREG(info.st_mode)) return io_error(path, "map: not a regular file:", 0);
-  if (info.st_size == 0) {
-    return Status(DVT_INVALID_IMAGE, DVT_STAGE_LOAD, path + " is empty");
-  }
-  const auto size = static_cast<size_t>(info.st_size);
+  auto file = open_regular_file(path, DVT_STAGE_LOAD);
+  if (!file.ok()) return std::move(file.status());
+  if (file->bytes == 0) return Status(DVT_INVALID_IMAGE, DVT_STAGE_LOAD, path + " is empty");
+  const size_t size = file->bytes;
   const int flags = MAP_PRIVATE | (prefault ? MAP_POPULATE : 0);
-  void* base = ::mmap(nullptr, size, PROT_READ, flags, file.get(), 0);
-  if (base == MAP_FAILED) return io_error(path, "map", errno);
+  void* base = ::mmap(nullptr, size, PROT_READ, flags, file->descriptor.get(), 0);
+  if (base == MAP_FAILED) {
+    return Status(DVT_IO_ERROR, DVT_STAGE_LOAD, "cannot map " + path + ": " + std::strerror(errno));
+  }
   return Mapping(base, size);
 }
 

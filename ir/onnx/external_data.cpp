@@ -11,32 +11,13 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/files.hpp"
 
 namespace davit::onnx_import {
 namespace {
 
 // A file may be handed out this many times over; shared weights need little more than once.
 constexpr uint64_t kOverlapMax = 4;
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool ok() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 Status refused(const std::string& location, const std::string& why) {
   return {DVT_INVALID_IMAGE, DVT_STAGE_PARSE,
@@ -70,22 +51,23 @@ Result<std::vector<std::string>> split(const std::string& location) {
 
 // Refuses what is not a plain file with one name. `info` is from fstat or lstat.
 Status check_kind(const std::string& location, const struct stat& info) {
-  if (S_ISLNK(info.st_mode)) return refused(location, "is a symbolic link");
-  if (!S_ISREG(info.st_mode)) return refused(location, "is not a regular file");
+  if (!S_ISREG(info.st_mode)) {
+    return refused(location, std::string("is ") + file_kind_name(info.st_mode));
+  }
   if (info.st_nlink != 1) return refused(location, "is a hard link to another file");
   return {};
 }
 
 // Opens component by component without following links.
-Result<Fd> open_below(const std::string& folder, const std::string& location) {
+Result<FileDescriptor> open_below(const std::string& folder, const std::string& location) {
   Result<std::vector<std::string>> components = split(location);
   if (!components.ok()) return std::move(components.status());
-  Fd at(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!at.ok()) return failed(folder, errno);
+  FileDescriptor at(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!at.is_open()) return failed(folder, errno);
   for (size_t i = 0; i + 1 < components->size(); ++i) {
     const char* name = (*components)[i].c_str();
-    Fd next(openat(at.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!next.ok()) {
+    FileDescriptor next(openat(at.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!next.is_open()) {
       const int error = errno;
       struct stat info {};
       const bool link =
@@ -99,8 +81,8 @@ Result<Fd> open_below(const std::string& folder, const std::string& location) {
   struct stat info {};
   if (fstatat(at.get(), name, &info, AT_SYMLINK_NOFOLLOW) != 0) return failed(location, errno);
   if (Status status = check_kind(location, info); !status.ok()) return status;
-  Fd file(openat(at.get(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!file.ok()) return failed(location, errno);
+  FileDescriptor file(openat(at.get(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file.is_open()) return failed(location, errno);
   return file;
 }
 
@@ -113,7 +95,7 @@ Result<std::vector<std::byte>> ExternalData::read(const std::string& location, u
         DVT_INVALID_IMAGE, DVT_STAGE_PARSE,
         "external data '" + location + "' is not available here: the model has no folder");
   }
-  Result<Fd> file = open_below(*folder_, location);
+  Result<FileDescriptor> file = open_below(*folder_, location);
   if (!file.ok()) return std::move(file.status());
   struct stat info {};
   if (fstat(file->get(), &info) != 0) return failed(location, errno);
@@ -128,12 +110,13 @@ Result<std::vector<std::byte>> ExternalData::read(const std::string& location, u
                    .expected = std::to_string(size) + " bytes at offset " + std::to_string(offset),
                    .got = std::to_string(file_size) + " bytes in the file"});
   }
-  uint64_t& total = total_bytes_[location];
-  if (size > checked_mul(file_size, kOverlapMax).value_or(UINT64_MAX) - total) {
+  uint64_t& total = total_bytes_[{info.st_dev, info.st_ino}];
+  const auto sum = checked_add(total, size);
+  if (!sum || *sum > checked_mul(file_size, kOverlapMax).value_or(UINT64_MAX)) {
     return Status(DVT_INVALID_IMAGE, DVT_STAGE_PARSE,
                   "tensors in external data '" + location + "' overlap too much");
   }
-  total += size;
+  total = *sum;
 
   std::vector<std::byte> bytes(size);
   for (uint64_t done = 0; done < size;) {

@@ -7,11 +7,14 @@
 // Memory   read() allocates only what the file is known to hold.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -32,9 +35,9 @@ class ExternalData {
  private:
   std::optional<std::string> folder_;
   Digest& digest_;
-  // Bytes handed out per location: tensors that overlap many times over would turn a small file
-  // into much memory.
-  std::map<std::string, uint64_t> total_bytes_;
+  // Bytes handed out per file, whatever its spellings: tensors that overlap many times over would
+  // turn a small file into much memory.
+  std::map<std::pair<dev_t, ino_t>, uint64_t> total_bytes_;
 };
 
 }  // namespace davit::onnx_import

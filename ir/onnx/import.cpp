@@ -1,9 +1,7 @@
 #include "ir/onnx/import.hpp"
 
-#include <fcntl.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <onnx/onnx_pb.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +10,7 @@
 #include <filesystem>
 #include <new>
 
+#include "base/files.hpp"
 #include "ir/onnx/digest.hpp"
 #include "ir/onnx/external_data.hpp"
 #include "ir/onnx/graph_reader.hpp"
@@ -28,29 +27,26 @@ class DigestedFile final : public google::protobuf::io::CopyingInputStream {
   explicit DigestedFile(Digest& digest) : digest_(digest) {}
   DigestedFile(const DigestedFile&) = delete;
   DigestedFile& operator=(const DigestedFile&) = delete;
-  ~DigestedFile() override {
-    if (fd_ >= 0) close(fd_);
-  }
+  ~DigestedFile() override = default;
 
   Status open_path(const std::string& path) {
-    fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat info {};
-    if (fd_ < 0 || fstat(fd_, &info) != 0) return failed(path, errno);
-    if (S_ISDIR(info.st_mode)) return failed(path, EISDIR);
-    if (info.st_size > INT_MAX) {
+    auto file = open_regular_file(path, DVT_STAGE_PARSE);
+    if (!file.ok()) return std::move(file.status());
+    if (file->bytes > INT_MAX) {
       return Status({.code = DVT_INVALID_IMAGE,
                      .stage = DVT_STAGE_PARSE,
                      .message = path + ": a protobuf file cannot exceed 2 GiB",
-                     .got = std::to_string(info.st_size) + " bytes",
+                     .got = std::to_string(file->bytes) + " bytes",
                      .hint = "keep the weights as external data"});
     }
+    file_ = std::move(file->descriptor);
     return {};
   }
 
   int Read(void* buffer, int size) override {
     ssize_t count = 0;
     do {
-      count = ::read(fd_, buffer, size_t(size));
+      count = ::read(file_.get(), buffer, size_t(size));
     } while (count < 0 && errno == EINTR);
     if (count < 0) error_ = errno;
     if (count > 0) digest_.update(buffer, size_t(count));
@@ -59,16 +55,13 @@ class DigestedFile final : public google::protobuf::io::CopyingInputStream {
 
   // Whether reading, as against parsing, failed.
   [[nodiscard]] Status read_status(const std::string& path) const {
-    return error_ == 0 ? Status() : failed(path, error_);
+    if (error_ == 0) return {};
+    return {DVT_IO_ERROR, DVT_STAGE_PARSE, "cannot read " + path + ": " + std::strerror(error_)};
   }
 
  private:
-  static Status failed(const std::string& path, int error) {
-    return {DVT_IO_ERROR, DVT_STAGE_PARSE, path + ": " + std::strerror(error)};
-  }
-
   Digest& digest_;
-  int fd_ = -1;
+  FileDescriptor file_;
   int error_ = 0;
 };
 

@@ -145,6 +145,20 @@ class RunTest(tool.ToolTest):
         for device in ("/dev/zero", "/dev/null"):
             self.assertEqual(davit("run", device, timeout=10).code, 1)
 
+    def test_a_pipe_is_no_tensor_and_does_not_block(self):
+        image = self.image()
+        for name in ("pipe.npy", "pipe.pb"):
+            pipe = self.path(name)
+            os.mkfifo(pipe)
+            for option in ("--input", "--expect"):
+                result = davit("run", image, option, "@" + pipe, timeout=10)
+                self.assertEqual(result.code, 1, result.out + result.err)
+                self.assertIn(f"{pipe}: it is a pipe", result.last)
+        os.mkfifo(self.path("input_0.pb"))
+        result = davit("run", image, "--test-data", self.folder, timeout=10)
+        self.assertEqual(result.code, 1, result.out + result.err)
+        self.assertIn("input_0.pb: it is a pipe", result.last)
+
     def test_timeout(self):
         result, document = self.davit_json("run", self.image(), "--iterations", "1000000000000",
                                            "--timeout", "0.3")

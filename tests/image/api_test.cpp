@@ -148,14 +148,14 @@ TEST_CASE("files that are none, or not files") {
   DvtError error = open_error(folder.file("missing"));
   CHECK(error.code == DVT_IO_ERROR);
   CHECK(error.stage == DVT_STAGE_LOAD);
-  CHECK(std::string(error.message).find("cannot open ") == 0);
+  CHECK(std::string(error.message).find("cannot read ") == 0);
   CHECK(std::string(error.message).find("No such file or directory") != std::string::npos);
 
   CHECK(open_error(folder.file("")).code == DVT_IO_ERROR);
-  CHECK(std::string(open_error(folder.file(".")).message).find("not a regular file") !=
+  CHECK(std::string(open_error(folder.file(".")).message).find("it is a folder") !=
         std::string::npos);
   REQUIRE(::mkfifo(folder.file("fifo").c_str(), 0600) == 0);
-  CHECK(std::string(open_error(folder.file("fifo")).message).find("not a regular file") !=
+  CHECK(std::string(open_error(folder.file("fifo")).message).find("it is a pipe") !=
         std::string::npos);
   CHECK(open_error("/dev/zero").code == DVT_IO_ERROR);
 

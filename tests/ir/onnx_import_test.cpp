@@ -127,7 +127,7 @@ TEST_CASE("what is no model is an error") {
         DVT_INVALID_IMAGE);
   CHECK(davit::onnx_import::import_onnx_file("/nonexistent/model.onnx").status().code() ==
         DVT_IO_ERROR);
-  CHECK(has(davit::onnx_import::import_onnx_file("/").status().to_string(), "directory"));
+  CHECK(has(davit::onnx_import::import_onnx_file("/").status().to_string(), "it is a folder"));
   onnx::ModelProto model = relu_model();
   model.mutable_graph()->clear_output();
   CHECK(has(import_error(model), "no outputs"));

@@ -241,8 +241,9 @@ TEST_CASE("external data outside the model's folder is refused") {
   CHECK(has(refused("dir/secret.bin"), "goes through a symbolic link"));
   CHECK(has(refused("hard.bin"), "is a hard link"));
   CHECK(has(refused("*/_ORT_MEM_ADDR_/*"), "in-memory marker"));
-  CHECK(has(refused("pipe"), "not a regular file"));
-  CHECK(has(refused("folder"), "not a regular file"));
+  CHECK(has(refused("pipe"), "is a pipe; it was not opened"));
+  CHECK(has(refused("pipe/w.bin"), "Not a directory"));
+  CHECK(has(refused("folder"), "is a folder; it was not opened"));
   CHECK(has(refused("folder/"), "names no file"));
   CHECK(has(refused("."), "names no file"));
   CHECK(has(refused(""), "is empty"));
@@ -275,9 +276,32 @@ TEST_CASE("ranges of external data are checked without wrapping") {
     model.mutable_graph()->mutable_initializer(i + 1)->set_name("w" + std::to_string(i));
   }
   CHECK(has(import_error(model, root), "overlap too much"));
+  // Spellings of one name count as one file.
+  const char* const spellings[] = {"w.bin", "./w.bin", ".//w.bin", "././w.bin", ".///w.bin"};
+  for (int i = 0; i < 5; ++i) {
+    TensorProto* initializer = model.mutable_graph()->mutable_initializer(i);
+    initializer->mutable_external_data(0)->set_value(spellings[i]);
+  }
+  CHECK(has(import_error(model, root), "overlap too much"));
   model = external_model("w.bin", nullptr, nullptr);
   model.mutable_graph()->mutable_initializer(0)->set_raw_data("1234");
   CHECK(has(import_error(model, root), "external and internal data"));
+}
+
+TEST_CASE("pipes, devices and folders are neither models nor tensors, and nobody waits for them") {
+  const Folder folder;
+  const std::string pipe = folder / "pipe.onnx";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  const std::pair<std::string, std::string> refused[] = {
+      {pipe, "it is a pipe"}, {"/dev/zero", "it is a device"}, {folder / "", "it is a folder"}};
+  for (const auto& [path, words] : refused) {
+    const auto model = davit::onnx_import::import_onnx_file(path);
+    const auto tensor_file = davit::onnx_import::read_tensor_file(path);
+    for (const davit::Status* status : {&model.status(), &tensor_file.status()}) {
+      CHECK(status->code() == DVT_IO_ERROR);
+      CHECK_MESSAGE(has(status->to_string(), path + ": " + words), status->to_string());
+    }
+  }
 }
 
 TEST_CASE("a tensor file is read") {
