@@ -1,17 +1,16 @@
 #include "base/npy.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/files.hpp"
 
 namespace davit {
 namespace {
@@ -19,6 +18,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "element bytes are copied as they are");
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
+constexpr std::string_view kBlanks = " \t\r\n";
 
 constexpr std::array<std::pair<std::string_view, DvtDType>, 12> kTypes = {{
     {"f4", DVT_F32},
@@ -41,59 +41,137 @@ Status bad_file(const std::string& name, std::string message) {
                             .message = "npy file '" + name + "': " + std::move(message)});
 }
 
-// The text after "'key':" in the header's dictionary, leading blanks removed.
-std::optional<std::string_view> dictionary_entry(std::string_view header, std::string_view key) {
-  for (const char quote : {'\'', '"'}) {
-    const std::string quoted = quote + std::string(key) + quote;
-    const size_t at = header.find(quoted);
-    if (at == std::string_view::npos) continue;
-    std::string_view rest = header.substr(at + quoted.size());
-    const size_t colon = rest.find_first_not_of(' ');
-    if (colon == std::string_view::npos || rest[colon] != ':') return std::nullopt;
-    rest.remove_prefix(colon + 1);
-    const size_t begin = rest.find_first_not_of(' ');
-    if (begin == std::string_view::npos) return std::nullopt;
-    return rest.substr(begin);
-  }
-  return std::nullopt;
-}
-
 std::optional<DvtDType> parse_descr(std::string_view text) {
-  // "'<f4'": quote, byte order, type, quote.
-  if (text.size() < 5 || (text[0] != '\'' && text[0] != '"') || text[4] != text[0]) {
-    return std::nullopt;
-  }
-  const char order = text[1];
-  const std::string_view type = text.substr(2, 2);
+  // "<f4": byte order, type.
+  if (text.size() != 3) return std::nullopt;
+  const char order = text[0];
   if (order != '<' && order != '|' && order != '=') return std::nullopt;
   for (const auto& [name, dtype] : kTypes) {
-    if (name == type && (order != '|' || dvt_dtype_size(dtype) == 1)) return dtype;
+    if (name == text.substr(1) && (order != '|' || dvt_dtype_size(dtype) == 1)) return dtype;
   }
   return std::nullopt;
 }
 
-// "(1, 3, 224, 224)", "(5,)", "()".
-std::optional<std::vector<int64_t>> parse_shape(std::string_view text) {
-  if (text.empty() || text[0] != '(') return std::nullopt;
-  const size_t end = text.find(')');
-  if (end == std::string_view::npos) return std::nullopt;
-  std::string_view rest = text.substr(1, end - 1);
+struct Header {
+  DvtDType dtype = DVT_DTYPE_NONE;
+  bool fortran_order = false;
   std::vector<int64_t> dims;
-  while (true) {
-    const size_t begin = rest.find_first_not_of(' ');
-    if (begin == std::string_view::npos) return dims;
-    rest.remove_prefix(begin);
-    int64_t dim = -1;
-    const auto [after, error] = std::from_chars(rest.data(), rest.data() + rest.size(), dim);
-    if (error != std::errc() || dim < 0) return std::nullopt;
-    dims.push_back(dim);
-    rest.remove_prefix(size_t(after - rest.data()));
-    const size_t comma = rest.find_first_not_of(' ');
-    if (comma == std::string_view::npos) return dims;
-    if (rest[comma] != ',') return std::nullopt;
-    rest.remove_prefix(comma + 1);
+};
+
+// Reads a header: a Python dictionary with exactly the entries descr, fortran_order and shape, in
+// any order. A comma may follow the last entry.
+class HeaderReader {
+ public:
+  explicit HeaderReader(std::string_view text) : text_(text) {}
+
+  // What is wrong, in words; nullopt when `header` has been filled.
+  std::optional<std::string> read(Header& header) {
+    if (!take('{')) return expected("'{'");
+    while (!take('}')) {
+      if (auto error = read_entry(header)) return error;
+      if (take(',')) continue;
+      if (!take('}')) return expected("',' or '}'");
+      break;
+    }
+    skip_blanks();
+    if (at_ != text_.size()) return expected("nothing after '}'");
+    for (size_t i = 0; i < kKeys.size(); ++i) {
+      if (!seen_[i]) return "its header lacks '" + std::string(kKeys[i]) + "'";
+    }
+    return std::nullopt;
   }
-}
+
+ private:
+  static constexpr std::array<std::string_view, 3> kKeys = {"descr", "fortran_order", "shape"};
+
+  std::optional<std::string> read_entry(Header& header) {
+    const auto key = take_string();
+    if (!key) return expected("a quoted key");
+    const auto known = std::find(kKeys.begin(), kKeys.end(), *key);
+    if (known == kKeys.end()) return "its header has an unknown key, '" + std::string(*key) + "'";
+    bool& seen = seen_[static_cast<size_t>(known - kKeys.begin())];
+    if (seen) return "its header has '" + std::string(*key) + "' twice";
+    seen = true;
+    if (!take(':')) return expected("':'");
+    if (*key == "descr") return read_descr(header);
+    return *key == "shape" ? read_shape(header) : read_order(header);
+  }
+
+  std::optional<std::string> read_descr(Header& header) {
+    const auto descr = take_string();
+    if (!descr) return "its elements are not plain numbers: " + expected("a quoted type");
+    const auto dtype = parse_descr(*descr);
+    if (!dtype) {
+      return "element type '" + std::string(*descr) + "' is not a little-endian number type";
+    }
+    header.dtype = *dtype;
+    return std::nullopt;
+  }
+
+  std::optional<std::string> read_order(Header& header) {
+    header.fortran_order = take_word("True");
+    if (header.fortran_order || take_word("False")) return std::nullopt;
+    return expected("True or False");
+  }
+
+  // "()", "(5,)", "(1, 3, 224, 224)": without its comma, (5) would be a number in brackets.
+  std::optional<std::string> read_shape(Header& header) {
+    if (!take('(')) return expected("'(' of a shape");
+    while (!take(')')) {
+      const auto dim = take_extent();
+      if (!dim) return expected("an extent of the shape");
+      header.dims.push_back(*dim);
+      if (take(',')) continue;
+      if (header.dims.size() == 1 || !take(')')) return expected("',' in the shape");
+      break;
+    }
+    return std::nullopt;
+  }
+
+  void skip_blanks() {
+    while (at_ < text_.size() && kBlanks.find(text_[at_]) != std::string_view::npos) ++at_;
+  }
+  bool take(char symbol) {
+    skip_blanks();
+    if (at_ == text_.size() || text_[at_] != symbol) return false;
+    ++at_;
+    return true;
+  }
+  bool take_word(std::string_view word) {
+    skip_blanks();
+    if (!text_.substr(at_).starts_with(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+  // No key and no type holds an escape.
+  std::optional<std::string_view> take_string() {
+    skip_blanks();
+    if (at_ == text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) return std::nullopt;
+    const size_t end = text_.find(text_[at_], at_ + 1);
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view inside = text_.substr(at_ + 1, end - at_ - 1);
+    if (inside.find('\\') != std::string_view::npos) return std::nullopt;
+    at_ = end + 1;
+    return inside;
+  }
+  std::optional<int64_t> take_extent() {
+    skip_blanks();
+    int64_t extent = -1;
+    const char* begin = text_.data() + at_;
+    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), extent);
+    const bool leading_zero = error == std::errc() && *begin == '0' && end - begin > 1;
+    if (error != std::errc() || extent < 0 || leading_zero) return std::nullopt;
+    at_ += static_cast<size_t>(end - begin);
+    return extent;
+  }
+  [[nodiscard]] std::string expected(const std::string& what) const {
+    return "malformed header at byte " + std::to_string(at_) + ": expected " + what;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  std::array<bool, kKeys.size()> seen_{};
+};
 
 // Splits content in header text and data; nullopt when it is not an npy file or cut short.
 std::optional<std::pair<std::string_view, std::span<const std::byte>>> split_header(
@@ -120,26 +198,15 @@ std::optional<std::pair<std::string_view, std::span<const std::byte>>> split_hea
 Result<NpyArray> parse_npy(std::span<const std::byte> content, const std::string& name) {
   const auto parts = split_header(content);
   if (!parts) return bad_file(name, "not an npy file, or cut short");
-  const auto& [header, data] = *parts;
-  const auto descr = dictionary_entry(header, "descr");
-  const auto order = dictionary_entry(header, "fortran_order");
-  const auto shape = dictionary_entry(header, "shape");
-  if (!descr || !order || !shape) {
-    return bad_file(name, "its header lacks descr, fortran_order or shape");
-  }
-  NpyArray array;
-  const auto dtype = parse_descr(*descr);
-  if (!dtype) {
-    return bad_file(name, "element type " + std::string(descr->substr(0, descr->find(','))) +
-                              " is not a little-endian number type");
-  }
-  array.dtype = *dtype;
-  auto dims = parse_shape(*shape);
-  if (!dims) return bad_file(name, "malformed shape");
-  array.dims = std::move(*dims);
-  if (order->starts_with("True") && array.dims.size() > 1) {
+  const auto& [text, data] = *parts;
+  Header header;
+  if (auto error = HeaderReader(text).read(header)) return bad_file(name, std::move(*error));
+  if (header.fortran_order && header.dims.size() > 1) {
     return bad_file(name, "Fortran order; save numpy.ascontiguousarray(x) instead");
   }
+  NpyArray array;
+  array.dtype = header.dtype;
+  array.dims = std::move(header.dims);
   const auto count = checked_elements(array.dims);
   const auto bytes =
       count ? checked_mul(*count, dvt_dtype_size(array.dtype)) : std::optional<uint64_t>();
@@ -152,19 +219,9 @@ Result<NpyArray> parse_npy(std::span<const std::byte> content, const std::string
 }
 
 Result<NpyArray> read_npy(const std::string& path) {
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path, error);  // An error for folders.
-  std::ifstream file;
-  if (!error) file.open(path, std::ios::binary);
-  if (error || !file) {
-    return Status(DVT_IO_ERROR, DVT_STAGE_PARSE,
-                  "cannot open '" + path + "': " + (error ? error.message() : "no permission"));
-  }
-  std::vector<std::byte> content(size);
-  if (size > 0 && !file.read(reinterpret_cast<char*>(content.data()), std::streamsize(size))) {
-    return Status(DVT_IO_ERROR, DVT_STAGE_PARSE, "cannot read '" + path + "'");
-  }
-  return parse_npy(content, path);
+  auto content = read_regular_file(path, DVT_STAGE_PARSE);
+  if (!content.ok()) return std::move(content.status());
+  return parse_npy(*content, path);
 }
 
 Result<std::vector<std::byte>> format_npy(DvtDType dtype, std::span<const int64_t> dims,
@@ -191,17 +248,6 @@ Result<std::vector<std::byte>> format_npy(DvtDType dtype, std::span<const int64_
   std::memcpy(out.data(), prefix.data(), prefix.size());
   if (!bytes.empty()) std::memcpy(out.data() + prefix.size(), bytes.data(), bytes.size());
   return out;
-}
-
-Status write_npy(const std::string& path, DvtDType dtype, std::span<const int64_t> dims,
-                 std::span<const std::byte> bytes) {
-  auto content = format_npy(dtype, dims, bytes);
-  if (!content.ok()) return std::move(content.status());
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(content->data()), std::streamsize(content->size()));
-  file.close();
-  if (!file) return Status(DVT_IO_ERROR, DVT_STAGE_WRITE, "cannot write '" + path + "'");
-  return {};
 }
 
 }  // namespace davit

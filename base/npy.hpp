@@ -32,8 +32,5 @@ Result<NpyArray> read_npy(const std::string& path);
 // The inverse: version 1.0, data at a multiple of 64. bfloat16 and strings are refused.
 Result<std::vector<std::byte>> format_npy(DvtDType dtype, std::span<const int64_t> dims,
                                           std::span<const std::byte> bytes);
-// Writes `path` in place (truncating it).
-Status write_npy(const std::string& path, DvtDType dtype, std::span<const int64_t> dims,
-                 std::span<const std::byte> bytes);
 
 }  // namespace davit

@@ -57,22 +57,100 @@ TEST_CASE("every truncation of a good file is refused") {
 }
 
 TEST_CASE("malformed headers are refused with the file's name") {
-  const char* const bad[] = {
-      "{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }",
-      "{'descr': '<f3', 'fortran_order': False, 'shape': (1,), }",
-      "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }",
-      "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }",
-      "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
-      "{'descr': '<f4', 'fortran_order': False, 'shape': (1 1), }",
-      "{'descr': '<f4', 'fortran_order': False, 'shape': (1",
-      "{'descr': '<f2', 'fortran_order': True, 'shape': (2, 1), }",
-      "{'descr': '<f4', 'fortran_order': False}",
-      "{'descr'",
+  // What is wrong, and the words that say so. All but the last few hold a good shape of four bytes.
+  const struct {
+    const char* header;
+    const char* words;
+  } bad[] = {
+      {"{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "type '>f4' is not"},
+      {"{'descr': '<f3', 'fortran_order': False, 'shape': (1,), }", "type '<f3' is not"},
+      {"{'descr': '|f4', 'fortran_order': False, 'shape': (1,), }", "type '|f4' is not"},
+      {"{'descr': '<f44', 'fortran_order': False, 'shape': (1,), }", "type '<f44' is not"},
+      {"{'descr': '', 'fortran_order': False, 'shape': (1,), }", "type '' is not"},
+      {"{'descr': '<f4\", 'fortran_order': False, 'shape': (1,), }", "type"},
+      {"{'descr': '<\\x664', 'fortran_order': False, 'shape': (1,), }", "a quoted type"},
+      {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "not plain numbers"},
+      {"{'descr': <f4, 'fortran_order': False, 'shape': (1,), }", "a quoted type"},
+      // Order.
+      {"{'descr': '<f4', 'fortran_order': Falsehood, 'shape': (1,), }", "',' or '}'"},
+      {"{'descr': '<f4', 'fortran_order': Trueish, 'shape': (1,), }", "',' or '}'"},
+      {"{'descr': '<f4', 'fortran_order': false, 'shape': (1,), }", "True or False"},
+      {"{'descr': '<f4', 'fortran_order': 'False', 'shape': (1,), }", "True or False"},
+      {"{'descr': '<f4', 'fortran_order': 0, 'shape': (1,), }", "True or False"},
+      {"{'descr': '<f4', 'fortran_order': , 'shape': (1,), }", "True or False"},
+      {"{'descr': '<f2', 'fortran_order': True, 'shape': (2, 1), }", "Fortran order"},
+      // Shape.
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "an extent"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1), }", "',' in the shape"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (,), }", "an extent"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (,1), }", "an extent"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,,1), }", "an extent"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1 1), }", "',' in the shape"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1 1), }", "',' in the shape"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (01,), }", "an extent"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1.0,), }", "',' in the shape"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (0x1,), }", "',' in the shape"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': ('1',), }", "an extent"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': [1], }", "'(' of a shape"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': 1, }", "'(' of a shape"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551617,), }", "an extent"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
+       "needs too many bytes"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1", "',' in the shape"},
+      // The dictionary.
+      {"{'descr': '<f4', 'fortran_order': False}", "lacks 'shape'"},
+      {"{'fortran_order': False, 'shape': (1,)}", "lacks 'descr'"},
+      {"{'descr': '<f4', 'shape': (1,)}", "lacks 'fortran_order'"},
+      {"{}", "lacks 'descr'"},
+      {"", "expected '{'"},
+      {"'descr': '<f4', 'fortran_order': False, 'shape': (1,)", "expected '{'"},
+      {"{'descr'", "':'"},
+      {"{'descr' '<f4', 'fortran_order': False, 'shape': (1,)}", "':'"},
+      {"{, 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "a quoted key"},
+      {"{'descr': '<f4',, 'fortran_order': False, 'shape': (1,)}", "a quoted key"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,),, }", "a quoted key"},
+      {"{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}", "',' or '}'"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)", "',' or '}'"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", "nothing after"},
+      {"{descr: '<f4', 'fortran_order': False, 'shape': (1,)}", "a quoted key"},
+      // What looks like an entry inside a string is none.
+      {"{\"'descr': '<f4', \": 1, 'fortran_order': False, 'shape': (1,)}", "an unknown key"},
+      {"{'descr': '<f4', 'x': 1, 'fortran_order': False, 'shape': (1,)}", "an unknown key, 'x'"},
+      {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "twice"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': (1,)}", "'shape' twice"},
   };
-  for (const char* header : bad) {
+  for (const auto& [header, words] : bad) {
     const auto array = parse_npy(file_of(header, 4), "some.npy");
-    CHECK_MESSAGE(!array.ok(), header);
-    if (!array.ok()) CHECK(array.status().to_string().find("some.npy") != std::string::npos);
+    REQUIRE_MESSAGE(!array.ok(), header);
+    const std::string error = array.status().to_string();
+    CHECK_MESSAGE(error.find("some.npy") != std::string::npos, error);
+    CHECK_MESSAGE(error.find(words) != std::string::npos, header, " gave ", error);
   }
-  CHECK(parse_npy(file_of("{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }", 4), "").ok());
+}
+
+TEST_CASE("headers that Python would read are read") {
+  const char* const good[] = {
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }          \n",
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}",
+      "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (1,)}",
+      "{'shape': (1,), 'fortran_order': False, 'descr': '<f4'}",
+      "{'descr':'<f4','fortran_order':False,'shape':(1,1)}",
+      "{ 'descr' : '<f4' , 'fortran_order' : False ,\n 'shape' : ( 1 , 1 , ) , }\n",
+      "{'descr': '=f4', 'fortran_order': True, 'shape': (1,), }",
+      "{'descr': '<f4', 'fortran_order': True, 'shape': (), }",
+  };
+  for (const char* header : good) {
+    const auto array = parse_npy(file_of(header, 4), "some.npy");
+    CHECK_MESSAGE(array.ok(), header, " gave ", array.status().to_string());
+  }
+  // Every byte of a good header matters: whatever replaces it, nothing is read beyond the data.
+  const std::string header = good[0];
+  for (size_t i = 0; i < header.size(); ++i) {
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string changed = header;
+      changed[i] = char(byte);
+      const auto array = parse_npy(file_of(changed, 4), "");
+      if (array.ok()) CHECK(array->bytes.size() == 4);
+    }
+  }
 }
