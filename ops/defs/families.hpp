@@ -13,6 +13,8 @@
 
 namespace davit::ops {
 
+std::span<const OperatorDefinition> activation_operators();
+std::span<const OperatorDefinition> bitwise_operators();
 std::span<const OperatorDefinition> elementwise_operators();
 std::span<const OperatorDefinition> movement_operators();
 std::span<const OperatorDefinition> shape_operators();

@@ -16,6 +16,8 @@
 extern "C" {
 #endif
 
+DvtKernelTable dvt_kernels_activation(void);  /* Celu Gelu Mish ... */
+DvtKernelTable dvt_kernels_bitwise(void);     /* BitShift BitwiseAnd ... */
 DvtKernelTable dvt_kernels_elementwise(void); /* Add Sub Mul Div Pow Equal Relu Sigmoid HardSigmoid
                                                  Sqrt Clip Cast ... */
 DvtKernelTable dvt_kernels_movement(void);    /* Copy Concat Slice Split Transpose Pad Gather ... */
