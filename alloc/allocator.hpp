@@ -1,0 +1,100 @@
+// allocator.hpp: what stands behind DvtAllocator: the span heap, the ranges below it, and what
+// happens when no span fits.
+//
+// Threads  One owner at a time.
+// Trust    caching_allocator.cpp checks what comes from outside.
+// Memory   One object from the metadata source.
+#pragma once
+
+#include "alloc/address_table.hpp"
+#include "alloc/ranges.hpp"
+#include "alloc/span_heap.hpp"
+
+struct DvtAllocator {
+ public:
+  // Options that validated() has completed.
+  explicit DvtAllocator(const DvtAllocatorOptions& options);
+  [[nodiscard]] bool init() { return heap_.init(); }
+
+  DvtCode acquire(uint64_t bytes, uint32_t owner, davit::alloc::SpanId* out) {
+    // No span has more than UINT32_MAX units; 0 bytes wrap to such a number, too.
+    const uint64_t units = ((bytes - 1) >> heap_.shift()) + 1;
+    if (units <= UINT32_MAX) {
+      const auto wanted = static_cast<uint32_t>(units);
+      davit::alloc::SpanId id = heap_.take_parked(wanted, owner);
+      if (id == 0) {
+        id = heap_.find(wanted);
+        if (id == 0 || !is_ready(heap_[id]) || !heap_.prepare_take()) {
+          return acquire_slowly(bytes, owner, out);
+        }
+        heap_.take(id, wanted, owner);
+      }
+      ++malloc_count_;
+      *out = id;
+      return DVT_OK;
+    }
+    return acquire_slowly(bytes, owner, out);
+  }
+  void release(davit::alloc::SpanId id) {
+    ++free_count_;
+    heap_.release(id);
+  }
+
+  uint64_t trim(uint64_t keep_bytes);
+  DvtCode pin(uint64_t address, uint64_t bytes);
+  DvtCode unpin(uint64_t address, uint64_t bytes) { return ranges_.unpin(address, bytes); }
+
+  void statistics(DvtAllocatorStatistics* out) const;
+  void visit(DvtBlockVisitor visitor, void* user) const;
+  void explain(uint64_t bytes, uint32_t owner, DvtError* out) const;
+  [[nodiscard]] bool is_valid() const;
+  void reset_peaks() {
+    heap_.reset_peak();
+    ranges_.reset_peak();
+  }
+
+  [[nodiscard]] davit::alloc::SpanHeap& heap() { return heap_; }
+  [[nodiscard]] const davit::alloc::SpanHeap& heap() const { return heap_; }
+  [[nodiscard]] davit::alloc::AddressTable& table() { return table_; }
+  [[nodiscard]] davit::alloc::MetadataMemory& memory() { return memory_; }
+
+ private:
+  // No page to back first, and no range that may have to stay whole.
+  [[nodiscard]] bool is_ready(const davit::alloc::Span& span) const {
+    return (span.flags & davit::alloc::kCold) == 0 && (!keeps_whole_ || !span.is_whole_range());
+  }
+
+  DvtCode acquire_slowly(uint64_t bytes, uint32_t owner, davit::alloc::SpanId* out);
+  // Finds or makes a span without passing `ceiling` reserved bytes; 0: there is none.
+  davit::alloc::SpanId attempt(uint32_t units, uint64_t ceiling);
+  bool make_ready(davit::alloc::SpanId id, uint32_t units, uint64_t ceiling);
+  davit::alloc::SpanId cheapest(uint32_t units, uint64_t ceiling) const;
+  davit::alloc::SpanId grow(uint32_t units, uint64_t ceiling);
+  [[nodiscard]] uint64_t range_bytes_for(uint64_t bytes) const;
+  davit::alloc::Range* add_range(uint64_t wanted, uint64_t least);
+  bool stays_whole(davit::alloc::SpanId id, uint32_t units);
+  // The hooks and the trim between the first attempt and the last.
+  DvtCode recover(uint32_t units, davit::alloc::SpanId* found);
+  uint64_t trim_bytes(uint64_t most_bytes);
+  uint64_t trim_range(size_t index, uint64_t most_bytes);
+  [[nodiscard]] const char* owner_name(uint32_t owner) const;
+  void count_holes(const davit::alloc::Range& range, DvtAllocatorStatistics* out) const;
+  [[nodiscard]] bool range_is_valid(const davit::alloc::Range& range, uint64_t* live,
+                                    size_t* spans) const;
+
+  davit::alloc::MetadataMemory memory_;
+  davit::alloc::SpanHeap heap_;
+  davit::alloc::AddressTable table_;
+  davit::alloc::Ranges ranges_;
+  DvtAllocatorHooks hooks_;
+  uint64_t alignment_;
+  uint64_t reserve_bytes_;
+  uint64_t segment_bytes_;
+  uint64_t limit_bytes_;
+  uint64_t watermark_bytes_;
+  bool keeps_whole_;  // Ranges of the source are worth keeping whole: it does not commit.
+  uint64_t malloc_count_ = 0;
+  uint64_t free_count_ = 0;
+  uint64_t recover_count_ = 0;
+  const char* refusal_ = "";  // Why the last attempt failed, for explain().
+};

@@ -1,0 +1,216 @@
+// Statistics, the text of an out-of-memory error, and the check of all invariants.
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+#include "alloc/allocator.hpp"
+
+using davit::alloc::GrowArray;
+using davit::alloc::kCold;
+using davit::alloc::kLive;
+using davit::alloc::kParked;
+using davit::alloc::kSizeClasses;
+using davit::alloc::Range;
+using davit::alloc::size_class;
+using davit::alloc::Span;
+using davit::alloc::SpanId;
+
+void DvtAllocator::statistics(DvtAllocatorStatistics* out) const {
+  *out = {};
+  out->live_bytes = heap_.live_bytes();
+  out->live_peak_bytes = heap_.live_peak_bytes();
+  out->reserved_bytes = ranges_.reserved_bytes();
+  out->reserved_peak_bytes = ranges_.reserved_peak_bytes();
+  out->cached_bytes = out->reserved_bytes - out->live_bytes;
+  out->limit_bytes = limit_bytes_;
+  out->live_blocks = malloc_count_ - free_count_;
+  out->segments = ranges_.size();
+  out->malloc_count = malloc_count_;
+  out->free_count = free_count_;
+  out->grow_count = ranges_.grow_count();
+  out->recover_count = recover_count_;
+  out->metadata_bytes = memory_.bytes();
+  for (size_t i = 0; i < ranges_.size(); ++i) count_holes(ranges_[i], out);
+}
+
+// A hole is free memory between two live blocks: one span, or several while one of them is parked.
+void DvtAllocator::count_holes(const Range& range, DvtAllocatorStatistics* out) const {
+  uint64_t begin = range.base;
+  uint64_t end = range.base;
+  const auto close = [&] {
+    if (end == begin) return;
+    ++out->free_spans;
+    out->largest_hole_bytes =
+        std::max(out->largest_hole_bytes, ranges_.longest_backed(range, begin, end - begin));
+  };
+  for (SpanId id = range.first_span; id != 0; id = heap_[id].next) {
+    const Span& span = heap_[id];
+    if (!span.is_free()) {
+      close();
+      begin = span.address + uint64_t{span.units} * alignment_;
+    }
+    end = span.address + uint64_t{span.units} * alignment_;
+  }
+  close();
+}
+
+void DvtAllocator::visit(DvtBlockVisitor visitor, void* user) const {
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    for (SpanId id = ranges_[i].first_span; id != 0; id = heap_[id].next) {
+      const Span& span = heap_[id];
+      if (span.kind != kLive) continue;
+      const auto* address = reinterpret_cast<const void*>(span.address);  // NOLINT
+      visitor(user, span.list_next, address, uint64_t{span.units} * alignment_);
+    }
+  }
+}
+
+const char* DvtAllocator::owner_name(uint32_t owner) const {
+  return hooks_.owner_name != nullptr ? hooks_.owner_name(hooks_.user, owner) : nullptr;
+}
+
+namespace {
+
+struct OwnerTotal {
+  uint32_t owner;
+  uint64_t bytes;
+  uint64_t blocks;
+};
+
+// "1234567 bytes (1.2 MiB)": exact for machines, short for people.
+struct SizeText {
+  char text[48];
+};
+SizeText size_text(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  SizeText out{};
+  double scaled = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; scaled >= 1024 && unit + 1 < std::size(kUnits); ++unit) scaled /= 1024;
+  const auto exact = static_cast<unsigned long long>(bytes);
+  if (bytes < 1024) {
+    std::snprintf(out.text, sizeof out.text, "%llu bytes", exact);
+  } else {
+    std::snprintf(out.text, sizeof out.text, "%llu bytes (%.1f %s)", exact, scaled, kUnits[unit]);
+  }
+  return out;
+}
+
+// One total per owner, largest first. Short when the host has no memory for it.
+void total_owners(const DvtAllocator& allocator, GrowArray<OwnerTotal>* totals) {
+  allocator.visit(
+      [](void* user, uint32_t owner, const void*, uint64_t bytes) {
+        auto* all = static_cast<GrowArray<OwnerTotal>*>(user);
+        if (!all->push_back({owner, bytes, 1})) return;
+      },
+      totals);
+  std::sort(totals->begin(), totals->end(),
+            [](const OwnerTotal& a, const OwnerTotal& b) { return a.owner < b.owner; });
+  size_t count = 0;
+  for (const OwnerTotal& total : *totals) {
+    if (count > 0 && (*totals)[count - 1].owner == total.owner) {
+      (*totals)[count - 1].bytes += total.bytes;
+      (*totals)[count - 1].blocks += 1;
+    } else {
+      (*totals)[count++] = total;
+    }
+  }
+  totals->truncate(count);
+  std::sort(totals->begin(), totals->end(), [](const OwnerTotal& a, const OwnerTotal& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.owner < b.owner;
+  });
+}
+
+}  // namespace
+
+void DvtAllocator::explain(uint64_t bytes, uint32_t owner, DvtError* out) const {
+  DvtAllocatorStatistics now{};
+  statistics(&now);
+  const double fragmentation =
+      now.cached_bytes == 0
+          ? 0
+          : 1 - static_cast<double>(now.largest_hole_bytes) / static_cast<double>(now.cached_bytes);
+  const char* name = owner_name(owner);
+  out->code = DVT_OUT_OF_MEMORY;
+  std::snprintf(out->message, sizeof out->message, "out of memory: %s asks %s for %s, and %s",
+                name != nullptr ? name : "a node", ranges_.source_name(), size_text(bytes).text,
+                refusal_);
+  if (limit_bytes_ == UINT64_MAX) {
+    std::snprintf(out->expected, sizeof out->expected, "what the source gives; no limit is set");
+  } else {
+    std::snprintf(out->expected, sizeof out->expected, "at most the limit of %s",
+                  size_text(limit_bytes_).text);
+  }
+  std::snprintf(out->got, sizeof out->got,
+                "%llu live, %llu cached, largest hole %llu bytes, fragmentation %.0f %%",
+                static_cast<unsigned long long>(now.live_bytes),
+                static_cast<unsigned long long>(now.cached_bytes),
+                static_cast<unsigned long long>(now.largest_hole_bytes), fragmentation * 100);
+
+  davit::alloc::MetadataMemory scratch = memory_;
+  GrowArray<OwnerTotal> totals(scratch);
+  total_owners(*this, &totals);
+  size_t used = 0;
+  const size_t size = sizeof out->hint;
+  out->hint[0] = '\0';
+  constexpr size_t kNamed = 3;
+  for (size_t i = 0; i < std::min(totals.size(), kNamed) && used < size; ++i) {
+    const OwnerTotal& total = totals[i];
+    char unnamed[32];
+    std::snprintf(unnamed, sizeof unnamed, "owner %u", total.owner);
+    const char* known = owner_name(total.owner);
+    const int length =
+        std::snprintf(out->hint + used, size - used, "%s%s: %s in %llu block%s",
+                      i == 0 ? "most is held by " : "; ", known != nullptr ? known : unnamed,
+                      size_text(total.bytes).text, static_cast<unsigned long long>(total.blocks),
+                      total.blocks == 1 ? "" : "s");
+    used += length > 0 ? static_cast<size_t>(length) : 0;
+  }
+}
+
+// A range is a chain of spans without gaps, cold ones aside backed everywhere.
+bool DvtAllocator::range_is_valid(const Range& range, uint64_t* live, size_t* spans) const {
+  uint64_t at = range.base;
+  SpanId previous = 0;
+  bool free_before = false;
+  for (SpanId id = range.first_span; id != 0; id = heap_[id].next) {
+    const Span& span = heap_[id];
+    const uint64_t bytes = uint64_t{span.units} * alignment_;
+    if (span.address != at || span.previous != previous || span.units == 0) return false;
+    const bool listed = span.is_listed();
+    if (!listed && span.kind != kLive && span.kind != kParked) return false;
+    if (listed && (free_before || span.kind != size_class(span.units))) return false;
+    const bool cold = listed && (span.flags & kCold) != 0;
+    if (!cold && ranges_.unbacked_bytes(range, span.address, bytes) != 0) return false;
+    if (span.kind == kLive) *live += bytes;
+    ++*spans;
+    at += bytes;
+    previous = id;
+    free_before = listed;
+  }
+  return at == range.base + range.bytes;
+}
+
+bool DvtAllocator::is_valid() const {
+  uint64_t live = 0;
+  size_t in_ranges = 0;
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    if (!range_is_valid(ranges_[i], &live, &in_ranges)) return false;
+  }
+  if (live != heap_.live_bytes() || ranges_.reserved_bytes() < live) return false;
+  size_t known = 1;  // Span 0.
+  for (SpanId id = 1; id < heap_.id_count(); ++id) {
+    if (heap_[id].kind != davit::alloc::kUnused) ++known;
+  }
+  if (known != in_ranges + 1) return false;
+  for (uint32_t kind = 0; kind < kSizeClasses; ++kind) {
+    const SpanId head = heap_.head(kind);
+    if (heap_.classes().contains(kind) != (head != 0)) return false;
+    SpanId previous = 0;
+    for (SpanId id = head; id != 0; id = heap_[id].list_next) {
+      if (heap_[id].kind != kind || heap_[id].list_previous != previous) return false;
+      previous = id;
+    }
+  }
+  return true;
+}

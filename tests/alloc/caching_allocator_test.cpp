@@ -1,0 +1,218 @@
+// One thing at a time: sizes, merging, limits, trimming, pinning, texts.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "tests/alloc/checker.hpp"
+
+using davit::test::AllocatorPointer;
+using davit::test::default_options;
+using davit::test::FakeSource;
+using davit::test::make_allocator;
+using davit::test::statistics;
+
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+DvtBlock acquire(const AllocatorPointer& allocator, uint64_t bytes, uint32_t owner = 0) {
+  DvtBlock block{};
+  REQUIRE(dvt_allocator_acquire(allocator.get(), bytes, owner, &block) == DVT_OK);
+  return block;
+}
+
+void release(const AllocatorPointer& allocator, const DvtBlock& block) {
+  REQUIRE(dvt_allocator_release(allocator.get(), block.id) == DVT_OK);
+}
+
+}  // namespace
+
+TEST_CASE("options that make no sense are refused") {
+  DvtAllocator* out = nullptr;
+  DvtAllocatorOptions options = default_options();
+  options.alignment = 96;
+  CHECK(dvt_allocator_create(&options, &out) == DVT_INVALID_ARGUMENT);
+  options.alignment = 32;
+  CHECK(dvt_allocator_create(&options, &out) == DVT_INVALID_ARGUMENT);
+  options = default_options();
+  options.struct_size = 8;
+  CHECK(dvt_allocator_create(&options, &out) == DVT_INVALID_ARGUMENT);
+  options = default_options();
+  DvtMemorySource half = dvt_host_source(nullptr);
+  half.decommit = nullptr;
+  options.source = &half;
+  CHECK(dvt_allocator_create(&options, &out) == DVT_INVALID_ARGUMENT);
+  CHECK(out == nullptr);
+  dvt_allocator_destroy(nullptr);
+}
+
+TEST_CASE("memory of the host can be written, and comes back") {
+  const AllocatorPointer allocator = make_allocator(default_options());
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{64}, uint64_t{65}, 100 * kMiB}) {
+    const DvtBlock block = acquire(allocator, bytes);
+    CHECK(reinterpret_cast<uint64_t>(block.address) % 64 == 0);
+    std::memset(block.address, 7, bytes);
+    CHECK(dvt_allocator_block_bytes(allocator.get(), block.id) >= bytes);
+    release(allocator, block);
+  }
+  CHECK(statistics(allocator).live_bytes == 0);
+  CHECK(statistics(allocator).reserved_bytes >= 100 * kMiB);
+  CHECK(dvt_allocator_trim(allocator.get(), 0) >= 100 * kMiB);
+  CHECK(statistics(allocator).reserved_bytes == 0);
+  const DvtBlock again = acquire(allocator, 10 * kMiB);
+  std::memset(again.address, 7, 10 * kMiB);
+  CHECK(dvt_allocator_is_valid(allocator.get()) == 1);
+}
+
+TEST_CASE("neighbours merge both ways") {
+  const AllocatorPointer allocator = make_allocator(default_options());
+  std::vector<DvtBlock> blocks;
+  for (int i = 0; i < 3; ++i) blocks.push_back(acquire(allocator, kMiB));
+  const DvtBlock end = acquire(allocator, 64);
+  release(allocator, blocks[0]);
+  release(allocator, blocks[2]);
+  release(allocator, blocks[1]);
+  const DvtBlock whole = acquire(allocator, 3 * kMiB);
+  CHECK(whole.address == blocks[0].address);
+  release(allocator, whole);
+  release(allocator, end);
+  CHECK(statistics(allocator).free_spans == 1);
+}
+
+TEST_CASE("what is not a live block is refused") {
+  const AllocatorPointer allocator = make_allocator(default_options());
+  const DvtBlock block = acquire(allocator, 1000);
+  release(allocator, block);
+  CHECK(dvt_allocator_release(allocator.get(), block.id) == DVT_INVALID_ARGUMENT);
+  const DvtBlock other = acquire(allocator, 1000);
+  CHECK(dvt_allocator_release(allocator.get(), block.id) == DVT_INVALID_ARGUMENT);
+  for (const uint64_t id : {uint64_t{0}, uint64_t{77}, UINT64_MAX, uint64_t{UINT32_MAX}}) {
+    CHECK(dvt_allocator_release(allocator.get(), id) == DVT_INVALID_ARGUMENT);
+    CHECK(dvt_allocator_block_bytes(allocator.get(), id) == 0);
+  }
+  void* address = nullptr;
+  REQUIRE(dvt_allocator_malloc(allocator.get(), 100, 0, &address) == DVT_OK);
+  CHECK(dvt_allocator_free(allocator.get(), static_cast<char*>(address) + 64) ==
+        DVT_INVALID_ARGUMENT);
+  CHECK(dvt_allocator_free(allocator.get(), other.address) == DVT_INVALID_ARGUMENT);
+  CHECK(dvt_allocator_free(allocator.get(), address) == DVT_OK);
+  CHECK(dvt_allocator_free(allocator.get(), address) == DVT_INVALID_ARGUMENT);
+  CHECK(dvt_allocator_free(allocator.get(), nullptr) == DVT_OK);
+}
+
+TEST_CASE("sizes that no block can have are out of memory") {
+  const AllocatorPointer allocator = make_allocator(default_options());
+  for (const uint64_t bytes : {UINT64_MAX, UINT64_MAX - 64, uint64_t{1} << 60, uint64_t{1} << 40}) {
+    DvtBlock block{};
+    CHECK(dvt_allocator_acquire(allocator.get(), bytes, 0, &block) == DVT_OUT_OF_MEMORY);
+  }
+  CHECK(dvt_allocator_is_valid(allocator.get()) == 1);
+}
+
+// User report C2: a big cached block, small requests, the big request again.
+TEST_CASE("small requests do not cost the big block") {
+  for (const bool commits : {false, true}) {
+    CAPTURE(commits);
+    FakeSource fake(commits, 64 << 10);
+    const DvtMemorySource source = fake.source();
+    DvtAllocatorOptions options = default_options();
+    options.source = &source;
+    options.limit_bytes = 17 * kMiB;
+    options.segment_bytes = 64 << 10;
+    const AllocatorPointer allocator = make_allocator(options);
+    release(allocator, acquire(allocator, 10 * kMiB));
+    std::vector<DvtBlock> small;
+    for (int i = 0; i < 40; ++i) small.push_back(acquire(allocator, 160 << 10));
+    const DvtBlock big = acquire(allocator, 10 * kMiB);
+    CHECK(fake.misuse.empty());
+    CHECK(fake.backed_bytes() <= 17 * kMiB);
+    release(allocator, big);
+  }
+}
+
+// User report C7.
+TEST_CASE("after one large run, trim brings a small run back to its own size") {
+  FakeSource fake(true, 64 << 10);
+  const DvtMemorySource source = fake.source();
+  DvtAllocatorOptions options = default_options();
+  options.source = &source;
+  options.segment_bytes = 64 << 10;
+  const AllocatorPointer allocator = make_allocator(options);
+  const DvtBlock kept = acquire(allocator, 100);
+  const auto run = [&](uint64_t scale) {
+    std::vector<DvtBlock> blocks;
+    for (uint64_t i = 1; i <= 8; ++i) blocks.push_back(acquire(allocator, i * scale));
+    for (const DvtBlock& block : blocks) release(allocator, block);
+  };
+  run(kMiB);
+  CHECK(statistics(allocator).reserved_bytes >= 36 * kMiB);
+  dvt_allocator_reset_peaks(allocator.get());
+  for (int i = 0; i < 100; ++i) run(64 << 10);
+  const uint64_t small_peak = statistics(allocator).live_peak_bytes;
+  CHECK(small_peak < 3 * kMiB);
+  dvt_allocator_trim(allocator.get(), 0);
+  dvt_allocator_reset_peaks(allocator.get());
+  for (int i = 0; i < 100; ++i) run(64 << 10);
+  CHECK(statistics(allocator).reserved_bytes <= small_peak * 12 / 10);
+  CHECK(statistics(allocator).reserved_bytes == fake.backed_bytes());
+  release(allocator, kept);
+}
+
+// User report C5: addresses in a pinned range may be baked into something.
+TEST_CASE("trim and recovery leave pinned ranges alone") {
+  for (const bool commits : {false, true}) {
+    CAPTURE(commits);
+    FakeSource fake(commits);
+    const DvtMemorySource source = fake.source();
+    DvtAllocatorOptions options = default_options();
+    options.source = &source;
+    options.segment_bytes = 4096;
+    options.limit_bytes = 2 * kMiB;
+    const AllocatorPointer allocator = make_allocator(options);
+    const DvtBlock block = acquire(allocator, kMiB);
+    REQUIRE(dvt_allocator_pin(allocator.get(), block.address, kMiB) == DVT_OK);
+    release(allocator, block);
+    dvt_allocator_trim(allocator.get(), 0);
+    CHECK(fake.covers(block.address, kMiB));
+    DvtBlock other{};
+    CHECK(dvt_allocator_acquire(allocator.get(), 2 * kMiB + 1, 0, &other) == DVT_OUT_OF_MEMORY);
+    CHECK(fake.covers(block.address, kMiB));
+    CHECK(dvt_allocator_unpin(allocator.get(), block.address, kMiB) == DVT_OK);
+    CHECK(dvt_allocator_unpin(allocator.get(), block.address, kMiB) == DVT_INVALID_ARGUMENT);
+    dvt_allocator_trim(allocator.get(), 0);
+    CHECK(fake.backed_bytes() == 0);
+    CHECK(dvt_allocator_pin(allocator.get(), block.address, kMiB) == DVT_INVALID_ARGUMENT);
+    CHECK(fake.misuse.empty());
+  }
+}
+
+TEST_CASE("out of memory tells what was asked, what there is, and who has it") {
+  FakeSource fake(true);
+  const DvtMemorySource source = fake.source();
+  DvtAllocatorHooks hooks{};
+  hooks.owner_name = [](void*, uint32_t owner) -> const char* {
+    return owner == 3 ? "Conv_3" : owner == 4 ? "Relu_4" : nullptr;
+  };
+  DvtAllocatorOptions options = default_options();
+  options.source = &source;
+  options.hooks = &hooks;
+  options.segment_bytes = 4096;
+  options.limit_bytes = kMiB;
+  const AllocatorPointer allocator = make_allocator(options);
+  acquire(allocator, 512 << 10, 3);
+  acquire(allocator, 128 << 10, 9);
+  acquire(allocator, 256 << 10, 3);
+  DvtBlock block{};
+  REQUIRE(dvt_allocator_acquire(allocator.get(), 512 << 10, 4, &block) == DVT_OUT_OF_MEMORY);
+  DvtError error{};
+  dvt_allocator_explain(allocator.get(), 512 << 10, 4, &error);
+  CHECK(error.code == DVT_OUT_OF_MEMORY);
+  CHECK(
+      std::string(error.message) ==
+      "out of memory: Relu_4 asks the fake for 524288 bytes (512.0 KiB), and the limit is reached");
+  CHECK(std::string(error.expected) == "at most the limit of 1048576 bytes (1.0 MiB)");
+  CHECK(std::string(error.got) == "917504 live, 0 cached, largest hole 0 bytes, fragmentation 0 %");
+  CHECK(std::string(error.hint) ==
+        "most is held by Conv_3: 786432 bytes (768.0 KiB) in 2 blocks; "
+        "owner 9: 131072 bytes (128.0 KiB) in 1 block");
+}
