@@ -52,6 +52,27 @@ void add_freeze_hint(const ir::Module& module, ir::NodeId node, ErrorDetail& det
   detail.hint = std::move(names);
 }
 
+// Strings have no place in an arena: no kernel reads them.
+Status check_no_strings(const ir::Module& module, ir::NodeId node) {
+  const auto refuse = [&](ir::ValueId value, const char* what) {
+    ErrorDetail detail =
+        module.error_at(node, DVT_UNSUPPORTED, DVT_STAGE_LOWER, std::string(what) + " of strings");
+    detail.tensor = module.value_name(value);
+    detail.expected = "numbers";
+    return Status(std::move(detail));
+  };
+  for (const ir::ValueId value : module.inputs(node)) {
+    if (value == ir::kNoValue || module.dtype(value) != DVT_STRING) continue;
+    return refuse(value,
+                  module.constant(value) ? "the node reads a constant" : "the node reads a tensor");
+  }
+  for (const ir::ValueId value : module.outputs(node)) {
+    if (value == ir::kNoValue || module.dtype(value) != DVT_STRING) continue;
+    return refuse(value, "the node makes a tensor");
+  }
+  return {};
+}
+
 }  // namespace
 
 ir::ValueId Step::input(const ir::Module& module, size_t operand) const {
@@ -71,6 +92,7 @@ Result<Prepared> prepare(const ir::Module& module) {
       return Status(
           module.error_at(node, DVT_UNSUPPORTED, DVT_STAGE_LOWER, "there is no such operator"));
     }
+    if (Status status = check_no_strings(module, node); !status.ok()) return status;
     const ops::NodeView view(module, node);
     auto recipe = definition->recipe(view);
     if (Status mistyped = view.attribute_status(); !mistyped.ok()) return mistyped;
@@ -106,6 +128,11 @@ Result<DvtTensor> tensor_of(const ir::Module& module, ir::ValueId value) {
   DvtTensor tensor{};
   tensor.dtype = module.dtype(value);
   const uint32_t element_bytes = dvt_dtype_size(tensor.dtype);
+  if (tensor.dtype == DVT_STRING) {
+    return refuse(DVT_UNSUPPORTED, module.constant(value)
+                                       ? "a constant of strings cannot be computed with"
+                                       : "strings cannot be computed with");
+  }
   if (element_bytes == 0) {
     return refuse(DVT_UNSUPPORTED, "tensors of type " + std::string(dtype_name(tensor.dtype)) +
                                        " cannot be computed with");

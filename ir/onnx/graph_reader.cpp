@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "base/dtype.hpp"
+#include "ir/onnx/attribute_names.hpp"
 #include "ir/onnx/tensor_reader.hpp"
 
 namespace davit::onnx_import {
@@ -81,6 +82,16 @@ std::optional<ir::TensorData> constant_of(const std::string& name, ir::Attribute
     return string_tensor({count}, std::move(*many));
   }
   return std::nullopt;
+}
+
+// As ONNX's checker: an attribute that the operator does not have is an error, most often a typo
+// that would silently mean the default. Names that begin with "__" are free for tools.
+Status check_attribute_name(const std::string& op, int64_t opset, const std::string& name) {
+  const auto names = attribute_names(op, opset);
+  if (!names || name.starts_with("__") || has_attribute_name(*names, name)) return {};
+  Status status(DVT_INVALID_IMAGE, DVT_STAGE_PARSE, "the operator has no such attribute");
+  status.detail().expected = names->empty() ? "no attributes" : "one of: " + std::string(*names);
+  return status;
 }
 
 }  // namespace
@@ -207,7 +218,11 @@ Status GraphReader::read_constant_node(onnx::NodeProto& proto, Scope& scope,
   std::optional<ir::TensorData> data;
   if (type != onnx::AttributeProto::GRAPH && type != onnx::AttributeProto::GRAPHS) {
     Result<ir::AttributeValue> value = read_attribute(attribute, ir::kNoNode, scope);
-    if (!value.ok()) return fail(std::move(value.status()));
+    if (!value.ok()) {
+      std::string& message = value.status().detail().message;
+      message = "attribute '" + attribute.name() + "': " + message;
+      return fail(std::move(value.status()));
+    }
     data = constant_of(attribute.name(), std::move(*value));
   }
   if (!data) {
@@ -259,6 +274,8 @@ Status GraphReader::read_node(onnx::NodeProto& proto, const Scope& scope) {
 Status GraphReader::read_attributes(onnx::NodeProto& proto, NodeId node, const Scope& scope) {
   std::vector<ir::Attribute> attributes;
   std::unordered_set<std::string> seen;
+  const bool is_standard =
+      module_.domain(node).empty() && !functions_.contains({std::string(), proto.op_type()});
   const auto fail = [&](Status status, const std::string& name) {
     ErrorDetail& detail = status.detail();
     if (detail.node.empty()) {  // Else it comes from inside a subgraph.
@@ -272,6 +289,10 @@ Status GraphReader::read_attributes(onnx::NodeProto& proto, NodeId node, const S
     const std::string name = attribute.name();
     if (name.empty() || !seen.insert(name).second) {
       return fail({DVT_INVALID_IMAGE, DVT_STAGE_PARSE, "the name is empty or comes twice"}, name);
+    }
+    if (is_standard) {
+      Status status = check_attribute_name(proto.op_type(), module_.opset_version(node), name);
+      if (!status.ok()) return fail(std::move(status), name);
     }
     Result<ir::AttributeValue> value = read_attribute(attribute, node, scope);
     if (!value.ok()) return fail(std::move(value.status()), name);
@@ -287,6 +308,11 @@ Result<ir::AttributeValue> GraphReader::read_attribute(onnx::AttributeProto& pro
   const auto unsupported = [](const char* what) {
     return Status(DVT_UNSUPPORTED, DVT_STAGE_PARSE, std::string(what) + " are not supported");
   };
+  if (!proto.ref_attr_name().empty()) {
+    return Status(
+        DVT_INVALID_IMAGE, DVT_STAGE_PARSE,
+        "it refers to attribute '" + proto.ref_attr_name() + "' of a function, but is in none");
+  }
   switch (attribute_type(proto)) {
     case Proto::FLOAT:
       return ir::AttributeValue(proto.f());
@@ -330,9 +356,7 @@ Result<ir::AttributeValue> GraphReader::read_attribute(onnx::AttributeProto& pro
     case Proto::TYPE_PROTOS:
       return unsupported("type attributes");
     default:
-      return Status(DVT_INVALID_IMAGE, DVT_STAGE_PARSE,
-                    proto.has_ref_attr_name() ? "it refers to an attribute of a function"
-                                              : "it has neither type nor value");
+      return Status(DVT_INVALID_IMAGE, DVT_STAGE_PARSE, "it has neither type nor value");
   }
 }
 

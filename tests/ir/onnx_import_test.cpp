@@ -306,9 +306,13 @@ TEST_CASE("every form of Constant becomes a constant") {
   CHECK(has(printed([](auto* node) {
               add_attribute(node, "sparse_value", AttributeProto::SPARSE_TENSOR);
             }),
-            "parse: const (ai.onnx::Constant): sparse tensors are not supported"));
+            "parse: const (ai.onnx::Constant): attribute 'sparse_value': sparse tensors are not"));
   CHECK(has(printed([](auto* node) { add_attribute(node, "other", AttributeProto::INT); }),
             "no form of a Constant"));
+  CHECK(has(printed([](auto* node) {
+              add_attribute(node, "value_int", AttributeProto::INT)->set_ref_attr_name("r");
+            }),
+            "attribute 'value_int': it refers to attribute 'r' of a function, but is in none"));
   CHECK(has(printed([](auto* node) { add_attribute(node, "value", AttributeProto::GRAPH); }),
             "no form of a Constant"));
   CHECK(has(printed([](auto*) {}), "one output and one attribute"));
@@ -316,7 +320,10 @@ TEST_CASE("every form of Constant becomes a constant") {
 
 TEST_CASE("attributes keep their types") {
   onnx::ModelProto model = relu_model();
+  model.add_opset_import()->set_domain("com.x");
+  model.mutable_opset_import(1)->set_version(1);
   onnx::NodeProto* node = model.mutable_graph()->mutable_node(0);
+  node->set_domain("com.x");
   add_attribute(node, "f", AttributeProto::FLOAT)->set_f(1.5F);
   add_attribute(node, "is", AttributeProto::INTS)->add_ints(4);
   onnx::AttributeProto* untyped = node->add_attribute();
@@ -331,14 +338,56 @@ TEST_CASE("attributes keep their types") {
   CHECK(module->attribute(relu, "none") == nullptr);
 
   add_attribute(node, "f", AttributeProto::FLOAT);
-  CHECK(has(import_error(model), "relu (ai.onnx::Relu(13)): attribute 'f': the name is empty or"));
+  CHECK(has(import_error(model), "relu (com.x::Relu(1)): attribute 'f': the name is empty or"));
   node->mutable_attribute(3)->set_name("empty");
   node->mutable_attribute(3)->clear_type();
   CHECK(has(import_error(model), "attribute 'empty': it has neither type nor value"));
-  node->mutable_attribute(3)->set_ref_attr_name("r");
-  CHECK(has(import_error(model), "refers to an attribute of a function"));
   node->mutable_attribute(3)->set_type(AttributeProto::TENSORS);
   CHECK(has(import_error(model), "lists of tensors are not supported"));
+  // With a type and a value too: only the body of a function may have it.
+  node->mutable_attribute(3)->set_type(AttributeProto::INT);
+  CHECK(import_error(model) == "ok");
+  node->mutable_attribute(3)->set_ref_attr_name("r");
+  CHECK(has(import_error(model),
+            "attribute 'empty': it refers to attribute 'r' of a function, but is in none"));
+}
+
+TEST_CASE("an attribute that a standard operator lacks is refused with those it has") {
+  onnx::ModelProto model = relu_model();
+  onnx::NodeProto* node = model.mutable_graph()->mutable_node(0);
+  node->set_op_type("LeakyRelu");
+  add_attribute(node, "alhpa", AttributeProto::FLOAT)->set_f(0.5F);
+  CHECK(import_error(model) ==
+        "parse: relu (ai.onnx::LeakyRelu(13)): attribute 'alhpa': the operator has no such "
+        "attribute; expected one of: alpha");
+  node->set_op_type("Relu");
+  CHECK(has(import_error(model), "no such attribute; expected no attributes"));
+  node->set_domain("ai.onnx");
+  CHECK(has(import_error(model), "no such attribute; expected no attributes"));
+  node->set_domain("");
+  node->mutable_attribute(0)->set_name("__alhpa");  // Free for tools, as in ONNX's checker.
+  CHECK(import_error(model) == "ok");
+  // Names come and go with versions; operators that the standard lacks are not judged here.
+  node->set_op_type("Softmax");
+  node->mutable_attribute(0)->set_name("axis");
+  node->mutable_attribute(0)->set_type(AttributeProto::INT);
+  CHECK(import_error(model) == "ok");
+  node->set_op_type("AveragePool");
+  node->mutable_attribute(0)->set_name("dilations");
+  node->mutable_attribute(0)->set_type(AttributeProto::INTS);
+  CHECK(has(import_error(model),
+            "expected one of: auto_pad ceil_mode count_include_pad kernel_shape pads strides"));
+  model.mutable_opset_import(0)->set_version(19);
+  CHECK(import_error(model) == "ok");
+  node->set_op_type("NoSuchOperator");
+  CHECK(import_error(model) == "ok");
+  // Inside a body too.
+  const std::string error = import_error(model_with_body([](onnx::GraphProto* body) {
+    onnx::NodeProto* inner = add_node(body, "Relu", {"x"}, {"z"}, "inner");
+    add_attribute(inner, "slope", AttributeProto::FLOAT);
+    add_output(body, "z");
+  }));
+  CHECK_MESSAGE(has(error, "loop.body/inner (ai.onnx::Relu(13)): attribute 'slope'"), error);
 }
 
 TEST_CASE("subgraphs see the names around them and shadow them") {

@@ -108,6 +108,33 @@ TEST_CASE("wrong names and shapes are refused") {
   CHECK(!compile_module(sample(), options).ok());
 }
 
+TEST_CASE("strings are refused where they would be computed with, and only there") {
+  const davit::ir::TensorData words{.dtype = DVT_STRING,
+                                    .dims = {1},
+                                    .bytes = std::make_shared<const std::vector<std::byte>>(),
+                                    .strings = {"word"}};
+  TinyModule through_node;
+  const auto c = through_node.constant("c", words);
+  auto image = compile_module(
+      through_node.build({through_node.node("Concat", {c, c}, "y", {{"axis", int64_t(0)}})}), {});
+  REQUIRE(!image.ok());
+  CHECK(image.status().code() == DVT_UNSUPPORTED);
+  CHECK(image.status().to_string() ==
+        "lower: Concat_y (ai.onnx::Concat(13)): the node reads a constant of strings; tensor "
+        "c; expected numbers");
+  TinyModule alone;
+  image = compile_module(alone.build({alone.constant("c", words)}), {});
+  REQUIRE(!image.ok());
+  CHECK(image.status().code() == DVT_UNSUPPORTED);
+  CHECK(image.status().to_string() ==
+        "lower: a constant of strings cannot be computed with; tensor c");
+
+  TinyModule tiny;
+  tiny.constant("unused", words);
+  const auto x = tiny.input("x", {2});
+  CHECK(compile_module(tiny.build({tiny.node("Relu", {x}, "y")}), {}).ok());
+}
+
 TEST_CASE("a frozen input becomes part of the image") {
   CompileOptions options;
   options.frozen_inputs["x"] = f32_tensor({2, 1}, {5, 0});
