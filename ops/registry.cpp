@@ -18,10 +18,11 @@ Key key_of(const OperatorDefinition& definition) {
 
 std::vector<OperatorDefinition> join_families() {
   const std::array families = {
-      activation_operators(), bitwise_operators(), elementwise_operators(),
-      movement_operators(),   shape_operators(),   convolution_operators(),
-      matrix_operators(),     pooling_operators(), normalisation_operators(),
-      reduction_operators(),  resize_operators(),  quantisation_operators(),
+      activation_operators(),     bitwise_operators(), elementwise_operators(),
+      movement_operators(),       shape_operators(),   convolution_operators(),
+      matrix_operators(),         pooling_operators(), normalisation_operators(),
+      reduction_operators(),      resize_operators(),  quantisation_operators(),
+      integer_matrix_operators(),
   };
   std::vector<OperatorDefinition> all;
   for (const auto family : families) all.insert(all.end(), family.begin(), family.end());

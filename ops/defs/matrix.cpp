@@ -7,6 +7,7 @@
 #include "base/checked.hpp"
 #include "ops/defs/common.hpp"
 #include "ops/defs/families.hpp"
+#include "ops/defs/matrix.hpp"
 
 namespace davit::ops {
 namespace {
@@ -27,13 +28,12 @@ bool differ(ir::Dim a, ir::Dim b) {
   return a.is_known() && b.is_known() && !(a == b);
 }
 
-// ---- MatMul -----------------------------------------------------------------------------------
+}  // namespace
 
-Status infer_matmul(const NodeView& node, std::span<InferredOutput> outputs) {
-  Status status = infer_dtype(node, outputs);
-  if (!status.ok()) return status;
-  const ir::Shape* a = node.input_shape(0);
-  const ir::Shape* b = node.input_shape(1);
+Status infer_product(const NodeView& node, uint32_t a_index, uint32_t b_index,
+                     std::optional<ir::Shape>& shape) {
+  const ir::Shape* a = node.input_shape(a_index);
+  const ir::Shape* b = node.input_shape(b_index);
   if ((a != nullptr && a->empty()) || (b != nullptr && b->empty())) {
     return node.error(DVT_INVALID_ARGUMENT, "operands must not be scalars");
   }
@@ -43,18 +43,39 @@ Status infer_matmul(const NodeView& node, std::span<InferredOutput> outputs) {
     return mismatch(node, "the columns of A and the rows of B must agree", shape_text(node, *a),
                     shape_text(node, *b));
   }
-  const auto batch = [](const ir::Shape& shape) {
-    return shape.size() > 2 ? ir::Shape(shape.begin(), shape.end() - 2) : ir::Shape();
+  const auto batch = [](const ir::Shape& operand) {
+    return operand.size() > 2 ? ir::Shape(operand.begin(), operand.end() - 2) : ir::Shape();
   };
-  auto shape = broadcast(batch(*a), batch(*b));
+  shape = broadcast(batch(*a), batch(*b));
   if (!shape) {
     return mismatch(node, "the batch dims of A and B do not broadcast", shape_text(node, *a),
                     shape_text(node, *b));
   }
   if (a->size() > 1) shape->push_back((*a)[a->size() - 2]);
   if (b->size() > 1) shape->push_back(b->back());
-  outputs[0].shape = std::move(shape);
   return {};
+}
+
+DvtTaskCost product_cost(const NodeView& node, uint32_t a_index, uint32_t b_index) {
+  const auto a = *node.input_extents(a_index);
+  const auto b = *node.input_extents(b_index);
+  DvtTaskCost cost = move_cost(node);  // For its traffic.
+  cost.kind = DVT_TASK_MATMUL;
+  cost.m = a.size() > 1 ? static_cast<uint64_t>(a[a.size() - 2]) : 1;
+  cost.n = b.size() > 1 ? static_cast<uint64_t>(b.back()) : 1;
+  cost.k = static_cast<uint64_t>(a.back());
+  const uint64_t tile = checked_mul(cost.m, cost.n).value_or(0);
+  cost.batch = tile == 0 ? 0 : element_count(node.output_extents(0)) / tile;
+  return cost;
+}
+
+namespace {
+
+// ---- MatMul -----------------------------------------------------------------------------------
+
+Status infer_matmul(const NodeView& node, std::span<InferredOutput> outputs) {
+  Status status = infer_dtype(node, outputs);
+  return status.ok() ? infer_product(node, 0, 1, outputs[0].shape) : std::move(status);
 }
 
 Result<Recipe> recipe_matmul(const NodeView& node) {
@@ -65,24 +86,14 @@ Result<Recipe> recipe_matmul(const NodeView& node) {
   return recipe;
 }
 
-DvtTaskCost matmul_cost(const NodeView& node, uint64_t batch, uint64_t m, uint64_t n, uint64_t k) {
-  DvtTaskCost cost = move_cost(node);  // For its traffic.
-  cost.kind = is_integer(cost.dtype) || cost.dtype == DVT_F64 ? DVT_TASK_AICPU : DVT_TASK_MATMUL;
-  cost.batch = batch;
-  cost.m = m;
-  cost.n = n;
-  cost.k = k;
+// The cube has neither f64 nor wide integers.
+DvtTaskCost on_unit(DvtTaskCost cost) {
+  if (is_integer(cost.dtype) || cost.dtype == DVT_F64) cost.kind = DVT_TASK_AICPU;
   return cost;
 }
 
 DvtTaskCost cost_matmul(const NodeView& node) {
-  const auto a = *node.input_extents(0);
-  const auto b = *node.input_extents(1);
-  const uint64_t m = a.size() > 1 ? static_cast<uint64_t>(a[a.size() - 2]) : 1;
-  const uint64_t n = b.size() > 1 ? static_cast<uint64_t>(b.back()) : 1;
-  const uint64_t elements = element_count(node.output_extents(0));
-  const uint64_t tile = checked_mul(m, n).value_or(0);
-  return matmul_cost(node, tile == 0 ? 0 : elements / tile, m, n, static_cast<uint64_t>(a.back()));
+  return on_unit(product_cost(node, 0, 1));
 }
 
 // ---- Gemm -------------------------------------------------------------------------------------
@@ -151,9 +162,13 @@ Result<Recipe> recipe_gemm(const NodeView& node) {
 DvtTaskCost cost_gemm(const NodeView& node) {
   const auto a = *node.input_extents(0);
   const auto y = *node.output_extents(0);
-  const int64_t k = node.attribute_int("transA", 0) != 0 ? a[0] : a[1];
-  return matmul_cost(node, 1, static_cast<uint64_t>(y[0]), static_cast<uint64_t>(y[1]),
-                     static_cast<uint64_t>(k));
+  DvtTaskCost cost = move_cost(node);  // For its traffic.
+  cost.kind = DVT_TASK_MATMUL;
+  cost.batch = 1;
+  cost.m = static_cast<uint64_t>(y[0]);
+  cost.n = static_cast<uint64_t>(y[1]);
+  cost.k = static_cast<uint64_t>(node.attribute_int("transA", 0) != 0 ? a[0] : a[1]);
+  return on_unit(cost);
 }
 
 constexpr std::array kOperators = {

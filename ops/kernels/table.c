@@ -15,7 +15,7 @@ static void join(void) {
       dvt_kernels_activation(), dvt_kernels_bitwise(),       dvt_kernels_elementwise(),
       dvt_kernels_movement(),   dvt_kernels_convolution(),   dvt_kernels_matrix(),
       dvt_kernels_pooling(),    dvt_kernels_normalisation(), dvt_kernels_reduction(),
-      dvt_kernels_resize(),     dvt_kernels_quantisation(),
+      dvt_kernels_resize(),     dvt_kernels_quantisation(),  dvt_kernels_integer_matrix(),
   };
   for (size_t i = 0; i < sizeof families / sizeof families[0]; ++i) {
     for (size_t k = 0; k < families[i].count; ++k) {
