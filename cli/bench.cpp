@@ -127,7 +127,8 @@ Status BenchCommand::warm_up(Session& session) {
       ++warmup_runs_;
     }
   }
-  session.log("warm-up: {} runs in {}\n", warmup_runs_, format_time(now_ns() - begin));
+  session.log("warm-up: {} in {}\n", format_count(warmup_runs_, "run"),
+              format_time(now_ns() - begin));
   return {};
 }
 
@@ -187,16 +188,16 @@ void BenchCommand::report(Session& session, const std::vector<Client>& clients) 
       "Summary (CLOCK_MONOTONIC around dvt_executor_run; inputs and outputs bound, not copied{})\n"
       "  load          {}\n"
       "  first run     {} ({:.2f} x the median)\n"
-      "  warm-up       {} runs\n"
-      "  measured      {} runs of {} client{} in {}, 0 failed\n"
+      "  warm-up       {}\n"
+      "  measured      {} of {} in {}, 0 failed\n"
       "  throughput    {:.6g} runs/s\n"
       "  latency       {}\n"
       "  host memory   peak {} (process), arena {} an executor, {} in all an executor\n",
       device_.npu ? "; wall time of the device model" : "",
       format_time(model_.open_ns + runners_.front().create_ns()), format_time(first_run_ns_), ratio,
-      warmup_runs_, statistics.count, clients.size(), clients.size() == 1 ? "" : "s",
-      format_time(wall_ns), per_second, to_line(statistics), format_bytes(peak),
-      format_bytes(info.arena_bytes), format_bytes(info.executor_bytes));
+      format_count(warmup_runs_, "run"), format_count(statistics.count, "run"),
+      format_count(clients.size(), "client"), format_time(wall_ns), per_second, to_line(statistics),
+      format_bytes(peak), format_bytes(info.arena_bytes), format_bytes(info.executor_bytes));
   Json& json = session.result();
   json["first_run_ns"] = first_run_ns_;
   json["first_run_ratio"] = ratio;

@@ -195,10 +195,10 @@ void report_npu(Session& session, const DvtNpu* npu, size_t top) {
                {"device_memory_peak_bytes", memory.peak_bytes},
                {"device_memory_capacity_bytes", memory.capacity_bytes}};
   session.print(
-      "Predicted for the Ascend device (virtual time, last run): {}, {} tasks, device busy {} of "
-      "the "
+      "Predicted for the Ascend device (virtual time, last run): {}, {}, device busy {} of the "
       "run, peak device memory {}\n",
-      time_text(elapsed_ps), run.task_count, format_percent(busy), format_bytes(memory.peak_bytes));
+      time_text(elapsed_ps), format_count(run.task_count, "task"), format_percent(busy),
+      format_bytes(memory.peak_bytes));
   report_operators(session, npu, run, top, json);
   report_utilisation(session, use, elapsed_ps, json);
   constexpr double kHostBound = 0.5;

@@ -266,10 +266,9 @@ std::string memory_plan_text(const image::ImageModel& model) {
                    fmt::format("{}", value.has_tensor ? value.tensor.bytes : 8),
                    node_text(ranges[id].first), node_text(ranges[id].last)});
   }
-  return fmt::format(
-      "Memory plan: arena {} bytes, alignment {}, lower bound {} bytes, {} values\n{}",
-      model.arena_bytes, model.arena_alignment, model.lower_bound_bytes, planned.size(),
-      table.to_text());
+  return fmt::format("Memory plan: arena {} bytes, alignment {}, lower bound {} bytes, {}\n{}",
+                     model.arena_bytes, model.arena_alignment, model.lower_bound_bytes,
+                     format_count(planned.size(), "value"), table.to_text());
 }
 
 std::string schedule_text(const image::ImageModel& model) {
@@ -293,8 +292,9 @@ std::string schedule_text(const image::ImageModel& model) {
                      node.stream == image::kNone ? "-" : fmt::format("{}", node.stream), kernel,
                      node.op, node.origin, fmt::format("{}", fmt::join(node.control_inputs, " "))});
     }
-    out += fmt::format("Schedule of {}: {} nodes in stored order (after: control inputs)\n{}",
-                       role_name(graph.role), graph.nodes.size(), table.to_text());
+    out += fmt::format("Schedule of {}: {} in stored order (after: control inputs)\n{}",
+                       role_name(graph.role), format_count(graph.nodes.size(), "node"),
+                       table.to_text());
   }
   return out;
 }

@@ -53,6 +53,10 @@ std::string format_percent(double fraction) {
   return fmt::format("{:.1f} %", fraction * 100);
 }
 
+std::string format_count(uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string format_dims(std::span<const int64_t> dims) {
   if (dims.empty()) return "scalar";
   return fmt::format("{}", fmt::join(dims.begin(), dims.end(), "x"));

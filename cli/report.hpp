@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "nlohmann/json.hpp"
@@ -21,6 +22,8 @@ std::string format_time(double nanoseconds);
 std::string format_bytes(uint64_t bytes);
 // "12.3 %".
 std::string format_percent(double fraction);
+// "1 node", "2 nodes"; the plural of `noun` takes an s.
+std::string format_count(uint64_t count, std::string_view noun);
 // "1x3x224x224"; "scalar" for rank 0.
 std::string format_dims(std::span<const int64_t> dims);
 

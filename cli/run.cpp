@@ -161,7 +161,8 @@ Status RunCommand::execute(Session& session, Runner& runner, std::span<const Hos
   if (times_ns.size() == 1) return {};
   times_ns.erase(times_ns.begin());
   const Statistics statistics = summarise(std::move(times_ns), execution_.percentiles());
-  session.print("Latency of {} later runs: {}\n", statistics.count, to_line(statistics));
+  session.print("Latency of {}: {}\n", format_count(statistics.count, "later run"),
+                to_line(statistics));
   session.result()["latency"] = to_json(statistics);
   return {};
 }

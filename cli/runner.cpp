@@ -99,6 +99,23 @@ Result<std::vector<HostTensor>> make_inputs(std::span<const PortType> ports,
   return inputs;
 }
 
+namespace {
+
+// "arena 287 kB (1.000 x the lower bound of 287 kB), "; nothing where nothing was planned.
+std::string planned_arena(const compiler::CompileReport& report) {
+  if (report.arena_bytes == 0) return "";
+  std::string text = "arena " + format_bytes(report.arena_bytes);
+  if (report.lower_bound_bytes > 0) {
+    text += fmt::format(
+        " ({:.3f} x the lower bound of {})",
+        static_cast<double>(report.arena_bytes) / static_cast<double>(report.lower_bound_bytes),
+        format_bytes(report.lower_bound_bytes));
+  }
+  return text + ", ";
+}
+
+}  // namespace
+
 void report_compilation(Session& session, const compiler::CompileReport& report,
                         double total_seconds) {
   Json stages = Json::array();
@@ -106,16 +123,10 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
     stages.push_back({{"name", stage.name}, {"seconds", stage.seconds}});
     session.detail("  {:<15} {}\n", stage.name, format_time(stage.seconds * 1e9));
   }
-  session.print(
-      "Compiled in {}: {} source nodes, {} folded, {} dead, {} aliased, {} in the image\n",
-      format_time(total_seconds * 1e9), report.source_nodes, report.folded_nodes, report.dead_nodes,
-      report.aliased_nodes, report.image_nodes);
-  const double ratio =
-      report.lower_bound_bytes > 0
-          ? static_cast<double>(report.arena_bytes) / static_cast<double>(report.lower_bound_bytes)
-          : 1;
-  session.print("  arena {} ({:.3f} x the lower bound of {}), constants {}, file {}\n",
-                format_bytes(report.arena_bytes), ratio, format_bytes(report.lower_bound_bytes),
+  session.print("Compiled in {}: {}, {} folded, {} dead, {} aliased, {} in the image\n",
+                format_time(total_seconds * 1e9), format_count(report.source_nodes, "source node"),
+                report.folded_nodes, report.dead_nodes, report.aliased_nodes, report.image_nodes);
+  session.print("  {}constants {}, file {}\n", planned_arena(report),
                 format_bytes(report.constant_bytes), format_bytes(report.file_bytes));
   session.result()["compile"] = {{"seconds", total_seconds},
                                  {"stages", std::move(stages)},
@@ -135,15 +146,18 @@ void report_model(Session& session, const std::string& path, const LoadedModel& 
   if (model.report) report_compilation(session, *model.report, model.compile_ns / 1e9);
   DvtImageInfo info{};
   dvt_image_info(model.image.get(), &info);
-  session.print("Model {}: target {}, {} nodes, {} edges\n", path, model.target, info.node_count,
-                info.edge_count);
+  session.print("Model {}: target {}, {}, {}\n", path, model.target,
+                format_count(info.node_count, "node"), format_count(info.edge_count, "edge"));
   session.print("  load {} (open and verify {}, create executor {})\n",
                 format_time(model.open_ns + create_ns), format_time(model.open_ns),
                 format_time(create_ns));
-  session.print("  file {}, constants {}, arena {} (lower bound {}), executor {}\n",
-                format_bytes(info.file_bytes), format_bytes(info.constant_bytes),
-                format_bytes(info.arena_bytes), format_bytes(info.arena_lower_bound_bytes),
-                format_bytes(info.executor_bytes));
+  const std::string arena =
+      info.arena_bytes == 0
+          ? ""
+          : fmt::format("arena {} (lower bound {}), ", format_bytes(info.arena_bytes),
+                        format_bytes(info.arena_lower_bound_bytes));
+  session.print("  file {}, constants {}, {}executor {}\n", format_bytes(info.file_bytes),
+                format_bytes(info.constant_bytes), arena, format_bytes(info.executor_bytes));
   session.result()["model"] = {{"path", path},
                                {"target", model.target},
                                {"producer", info.producer},

@@ -95,17 +95,20 @@ void VerifyCommand::report(Session& session, const DvtImage& image,
   }
   const std::pair<const char*, std::string> checks[] = {
       {"container", "header, versions, segment table, XXH3-128 digests"},
-      {"tables",
-       fmt::format("{} values, {} descriptors, {} strings, {} inputs, {} outputs, {} costs",
-                   view.values.count, view.desc_count, view.strings.size(), view.inputs.size(),
-                   view.outputs.size(), view.cost_count)},
-      {"graphs", fmt::format("{} graphs, {} nodes, {} edges: CSR offsets, ranges, order, lanes",
-                             view.graphs.size(), nodes, edges)},
+      {"tables", fmt::format("{}, {}, {}, {}, {}, {}", format_count(view.values.count, "value"),
+                             format_count(view.desc_count, "descriptor"),
+                             format_count(view.strings.size(), "string"),
+                             format_count(view.inputs.size(), "input"),
+                             format_count(view.outputs.size(), "output"),
+                             format_count(view.cost_count, "cost"))},
+      {"graphs", fmt::format("{}, {}, {}: CSR offsets, ranges, order, lanes",
+                             format_count(view.graphs.size(), "graph"), format_count(nodes, "node"),
+                             format_count(edges, "edge"))},
       {"dataflow", "every value written once, before it is read; edges cover all dependences"},
       {"memory plan", fmt::format("{} bytes, lower bound {}: alignment, range, no live overlap",
                                   view.arena_bytes, view.lower_bound_bytes)},
-      {"kernels", fmt::format("{} kernels found, ABI and flags agree, each node's check passed",
-                              view.kernels.size())},
+      {"kernels", fmt::format("{} found, ABI and flags agree, each node's check passed",
+                              format_count(view.kernels.size(), "kernel"))},
   };
   Json checked = Json::object();
   for (const auto& [name, what] : checks) {

@@ -105,9 +105,9 @@ Status Module::cycle_error(NodeId unplaced, const Successors& successors,
   for (size_t i = 0; i < std::min(cycle.size(), kListed); ++i) path += node_path(cycle[i]) + " -> ";
   if (cycle.size() > kListed) path += "... -> ";
   path += node_path(at);
-  return Status(
-      error_at(at, DVT_INVALID_IMAGE, DVT_STAGE_CHECK,
-               "the graph has a cycle of " + std::to_string(cycle.size()) + " node(s): " + path));
+  return Status(error_at(at, DVT_INVALID_IMAGE, DVT_STAGE_CHECK,
+                         "the graph has a cycle of " + std::to_string(cycle.size()) +
+                             (cycle.size() == 1 ? " node: " : " nodes: ") + path));
 }
 
 }  // namespace davit::ir

@@ -169,7 +169,7 @@ TEST_CASE("the error of a cycle lists its nodes in order") {
   const Status status = module.sort();
   REQUIRE_FALSE(status.ok());
   CHECK(status.code() == DVT_INVALID_IMAGE);
-  CHECK(status.detail().message == "the graph has a cycle of 3 node(s): n3 -> n1 -> n2 -> n3");
+  CHECK(status.detail().message == "the graph has a cycle of 3 nodes: n3 -> n1 -> n2 -> n3");
 }
 
 TEST_CASE("a constant is detached from what defined it") {

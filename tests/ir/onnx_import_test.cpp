@@ -190,7 +190,7 @@ TEST_CASE("a real cycle is listed") {
   add_node(graph, "Add", {"x", "c"}, {"a"}, "n1");
   add_node(graph, "Abs", {"a"}, {"b"}, "n2");
   add_node(graph, "Abs", {"b"}, {"c"}, "n3");
-  CHECK(has(import_error(model), "cycle of 3 node(s): n1 -> n2 -> n3 -> n1"));
+  CHECK(has(import_error(model), "cycle of 3 nodes: n1 -> n2 -> n3 -> n1"));
 }
 
 TEST_CASE("element types are checked wherever they are declared") {
