@@ -43,7 +43,6 @@ class BenchCommand final : public Command {
   Status run(Session& session, OptionSet& options) override;
 
  private:
-  Status check_options(OptionSet& options);
   Status create_runners(Session& session);
   Status warm_up(Session& session);
   // All clients, from a common start until each has both --iterations and --duration.
@@ -70,31 +69,17 @@ void BenchCommand::add_options(OptionSet& options) {
   execution_.add_model(options);
   options.group("Run");
   execution_.add_inputs(options);
-  options.add("--warmup-ms", warmup_ms_, "Milliseconds to run before measuring", "");
-  options.add("--duration", duration_s_, "Seconds to measure, at least", "");
-  options.add("--iterations", iterations_, "Runs of each client to measure, at least", "");
-  options.add("--concurrency", concurrency_, "Clients: threads, each with an executor of its own",
-              "one");
+  options.add("--warmup-ms", warmup_ms_, {.min = 0, .max = 1e9},
+              "Milliseconds to run before measuring", "");
+  options.add("--duration", duration_s_, {.min = 0, .max = 1e6}, "Seconds to measure, at least",
+              "");
+  options.add("--iterations", iterations_, kIterations, "Runs of each client to measure, at least",
+              "");
+  options.add("--concurrency", concurrency_, {.min = 1, .max = 1024},
+              "Clients: threads, each with an executor of its own", "one");
   execution_.add_run(options);
   execution_.add_device(options);
   execution_.add_report(options);
-}
-
-Status BenchCommand::check_options(OptionSet& options) {
-  Status status = execution_.check(options);
-  if (!status.ok()) return status;
-  constexpr uint64_t kClientsMax = 1024;
-  if (concurrency_ == 0 || concurrency_ > kClientsMax) {
-    return usage_error(fmt::format("--concurrency must be from 1 to {}", kClientsMax));
-  }
-  if (iterations_ == 0) return usage_error("--iterations must be at least 1");
-  if (!(warmup_ms_ >= 0 && warmup_ms_ < 1e9)) {
-    return usage_error("--warmup-ms must be a number from 0");
-  }
-  if (!(duration_s_ >= 0 && duration_s_ < 1e7)) {
-    return usage_error("--duration must be a number from 0");
-  }
-  return {};
 }
 
 Status BenchCommand::create_runners(Session& session) {
@@ -242,7 +227,7 @@ void BenchCommand::advise(Session& session, const Statistics& statistics) {
 }
 
 Status BenchCommand::run(Session& session, OptionSet& options) {
-  Status status = check_options(options);
+  Status status = execution_.check(options);
   session.echo_settings(options);
   if (!status.ok()) return status;
   const Watchdog watchdog(session, execution_.timeout_seconds());

@@ -20,8 +20,9 @@ class CompileCommand final : public Command {
 
   void add_options(OptionSet& options) override {
     options.group("Model");
-    options.add("model,-m,--model", model_, "model.onnx, or a text image (.txt)", "");
-    options.add("-o,--output", output_, "Image file to write", "");
+    options.add("model,-m,--model", model_, "model.onnx, or a text image (.txt)", "",
+                FileUse::kRead);
+    options.add("-o,--output", output_, "Image file to write", "", FileUse::kWritten);
     compile_.add_options(options);
   }
 

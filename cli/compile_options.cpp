@@ -128,11 +128,12 @@ void CompileArguments::add_options(OptionSet& options) {
               "as in the model");
   options.add("--freeze", freezes_,
               "Make an input a constant, NAME=@FILE or NAME=TYPE=VALUES; repeatable",
-              "inputs stay inputs");
+              "inputs stay inputs", FileUse::kRead);
   options.add("--disable-pass", disabled_passes_, "Leave an optimisation pass out; repeatable",
               "all passes run");
   options.add("--save-passes", save_passes_,
-              "Write the graph as text after each pass to this folder", "no files");
+              "Write the graph as text after each pass to this folder", "no files",
+              FileUse::kWritten);
 }
 
 std::vector<std::string> CompileArguments::given(const OptionSet& options) const {

@@ -20,12 +20,12 @@ class DumpCommand final : public Command {
 
   void add_options(OptionSet& options) override {
     options.group("Model");
-    options.add("image,-m,--model", path_, "Image to print", "");
+    options.add("image,-m,--model", path_, "Image to print", "", FileUse::kRead);
     options.group("Report");
     options.add("--format", format_, "text, json or dot", "");
     options.add("--memory-plan", memory_plan_, "Print the memory plan as a table instead", "");
     options.add("--schedule", schedule_, "Print the nodes in stored order as a table instead", "");
-    options.add("-o,--output", output_, "File to write", "stdout");
+    options.add("-o,--output", output_, "File to write", "stdout", FileUse::kWritten);
   }
 
   [[nodiscard]] bool writes_document() const override { return output_.empty(); }

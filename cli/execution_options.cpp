@@ -14,21 +14,23 @@ namespace davit::cli {
 void ExecutionArguments::add_model(OptionSet& options) {
   options.group("Model");
   options.add("model,-m,--model", model_,
-              "An image; or model.onnx or a text image (.txt), compiled in memory first", "");
+              "An image; or model.onnx or a text image (.txt), compiled in memory first", "",
+              FileUse::kRead);
   compile_.add_options(options);
 }
 
 void ExecutionArguments::add_inputs(OptionSet& options) {
   options.add("--input", inputs_,
               "[NAME=]@FILE.npy, =TYPE=VALUES (1x4xf32=0,1,2,3), =random or =zeros; repeatable",
-              "random");
-  options.add("--seed", seed_, "Seed of random inputs", "so that runs repeat");
+              "random", FileUse::kRead);
+  options.add("--seed", seed_, {.min = 0, .max = UINT64_MAX}, "Seed of random inputs",
+              "so that runs repeat");
 }
 
 void ExecutionArguments::add_run(OptionSet& options) {
   options.add("--percentiles", percentiles_, "Percentiles of latency to report", "");
-  options.add("--timeout", timeout_seconds_, "Seconds after which to give up with exit code 6",
-              "0: no limit");
+  options.add("--timeout", timeout_seconds_, {.min = 0.001, .max = 1e9},
+              "Seconds after which to give up with exit code 6", "0: no limit");
   options.add("--preload", preload_, "Touch all pages of the image at load",
               "pages are read when first used");
 }
@@ -40,10 +42,10 @@ void ExecutionArguments::add_device(OptionSet& options) {
 
 void ExecutionArguments::add_report(OptionSet& options) {
   options.group("Report");
-  options.add("--top", top_, "Rows of a table", "");
+  options.add("--top", top_, {.min = 1, .max = 1'000'000}, "Rows of a table", "");
   options.add("--op-summary", op_summary_,
               "Write the predicted device tasks as CSV, msprof's columns (ascend images)",
-              "no file");
+              "no file", FileUse::kWritten);
 }
 
 Status ExecutionArguments::check(OptionSet& options) {
@@ -62,9 +64,6 @@ Status ExecutionArguments::check(OptionSet& options) {
         "--percentiles 50,90,99");
   }
   percentile_ranks_ = *ranks;
-  if (options.given("--timeout") && !(timeout_seconds_ > 0 && timeout_seconds_ < 1e9)) {
-    return usage_error("--timeout must be a positive number of seconds");
-  }
   return {};
 }
 

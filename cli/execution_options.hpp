@@ -17,6 +17,9 @@
 
 namespace davit::cli {
 
+// Times are kept: 8 bytes for each run.
+inline constexpr Bounds<uint64_t> kIterations{.min = 1, .max = 1'000'000'000};
+
 class ExecutionArguments {
  public:
   // Each adds the options of one concern to the group that is current, or to its own.

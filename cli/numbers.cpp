@@ -163,6 +163,10 @@ std::optional<int64_t> parse_integer(std::string_view text) {
   return parse_whole<int64_t>(text);
 }
 
+std::optional<uint64_t> parse_unsigned(std::string_view text) {
+  return parse_whole<uint64_t>(text);
+}
+
 std::optional<double> parse_real(std::string_view text) {
   return parse_whole<double>(text);
 }

@@ -4,37 +4,123 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <type_traits>
+
+#include "cli/numbers.hpp"
 
 namespace davit::cli {
 
+namespace {
+
+namespace fs = std::filesystem;
+
+// The path in [NAME=]@PATH; nothing for another form.
+std::optional<std::string> path_in(const std::string& form) {
+  if (form.starts_with("@")) return form.substr(1);
+  const size_t at = form.find("=@");
+  return at == std::string::npos ? std::nullopt : std::optional(form.substr(at + 2));
+}
+
+// What test sets are read from.
+std::vector<std::string> tensor_files(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  const auto add_from = [&](const fs::path& from) {
+    for (fs::directory_iterator it(from, error), end; !error && it != end; it.increment(error)) {
+      if (it->path().extension() == ".pb") files.push_back(it->path().string());
+    }
+  };
+  add_from(folder);
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored)) add_from(it->path());
+  }
+  return files;
+}
+
+// Absolute, without links, dots and a slash at the end; `path` itself where that cannot be told.
+fs::path normal_path(const std::string& path) {
+  std::error_code error;
+  fs::path normal = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) return path;
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  return !fs::exists(a, error) && !fs::exists(b, error) && normal_path(a) == normal_path(b);
+}
+
+template <class T>
+std::string out_of_bounds(const std::string& text, const char* kind, Bounds<T> bounds) {
+  // Enough digits that no bound turns into a power of ten.
+  std::string range = std::is_floating_point_v<T> ? fmt::format("from {:.15g}", double(bounds.min))
+                                                  : fmt::format("from {}", bounds.min);
+  if (bounds.max != std::numeric_limits<T>::infinity() || !std::is_floating_point_v<T>) {
+    range += std::is_floating_point_v<T> ? fmt::format(" to {:.15g}", double(bounds.max))
+                                         : fmt::format(" to {}", bounds.max);
+  }
+  return fmt::format("'{}' is not a {} {}", text, kind, range);
+}
+
+// Without a check of our own, CLI11 lets "-3" and "99999999999999999999" wrap around. No
+// description: it would be noise in --help.
+template <class T, class Parse>
+CLI::Validator bounded(const char* kind, Bounds<T> bounds, Parse parse) {
+  return {[=](std::string& text) {
+            const std::optional<T> value = parse(text);
+            const bool inside = value && *value >= bounds.min && *value <= bounds.max;
+            return inside ? std::string() : out_of_bounds(text, kind, bounds);
+          },
+          ""};
+}
+
+}  // namespace
+
 void OptionSet::add(const std::string& flags, std::string& target, const std::string& help,
-                    const std::string& why) {
-  remember(
+                    const std::string& why, FileUse use) {
+  Entry& entry = remember(
       app_.add_option(flags, target, help), [&target] { return target.empty() ? "-" : target; },
       why);
+  entry.use = use;
+  entry.paths = [&target, use] {
+    if (target.empty()) return std::vector<std::string>();
+    return use == FileUse::kReadFolder ? tensor_files(target) : std::vector{target};
+  };
 }
 
 void OptionSet::add(const std::string& flags, std::vector<std::string>& target,
-                    const std::string& help, const std::string& why) {
+                    const std::string& help, const std::string& why, FileUse use) {
   CLI::Option* option = app_.add_option(flags, target, help);
   option->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  remember(
+  Entry& entry = remember(
       option,
       [&target] { return target.empty() ? "-" : fmt::format("{}", fmt::join(target, " ")); }, why);
+  entry.use = use;
+  entry.paths = [&target] {
+    std::vector<std::string> paths;
+    for (const std::string& form : target) {
+      if (auto path = path_in(form)) paths.push_back(std::move(*path));
+    }
+    return paths;
+  };
 }
 
-void OptionSet::add(const std::string& flags, double& target, const std::string& help,
-                    const std::string& why) {
+void OptionSet::add(const std::string& flags, double& target, Bounds<double> bounds,
+                    const std::string& help, const std::string& why) {
+  CLI::Option* option = app_.add_option(flags, target, help);
+  option->check(bounded("number", bounds, parse_real));
   remember(
-      app_.add_option(flags, target, help), [&target] { return fmt::format("{}", target); }, why);
+      option, [&target] { return fmt::format("{}", target); }, why);
 }
 
-void OptionSet::add(const std::string& flags, uint64_t& target, const std::string& help,
-                    const std::string& why) {
-  // Without the check, CLI11 lets "-3" wrap around.
-  CLI::Validator not_negative = CLI::NonNegativeNumber;
-  not_negative.description("");  // Noise in --help.
-  CLI::Option* option = app_.add_option(flags, target, help)->check(not_negative);
+void OptionSet::add(const std::string& flags, uint64_t& target, Bounds<uint64_t> bounds,
+                    const std::string& help, const std::string& why) {
+  CLI::Option* option = app_.add_option(flags, target, help);
+  option->check(bounded("whole number", bounds, parse_unsigned));
   remember(
       option, [&target] { return fmt::format("{}", target); }, why);
 }
@@ -46,15 +132,21 @@ void OptionSet::add(const std::string& flags, bool& target, const std::string& h
       why);
 }
 
-void OptionSet::remember(CLI::Option* option, std::function<std::string()> value,
-                         const std::string& why) {
+OptionSet::Entry& OptionSet::remember(CLI::Option* option, std::function<std::string()> value,
+                                      const std::string& why) {
   const std::string name = option->get_lnames().empty() ? option->get_name(/*positional=*/true)
                                                         : "--" + option->get_lnames().front();
   option->group(group_);
   const std::string text = value();
   const bool shown = !text.empty() && text != "-" && text != "off";
   if (shown) option->description(fmt::format("{} [{}]", option->get_description(), text));
-  entries_.push_back({option, group_, name, std::move(value), why, "", false});
+  return entries_.emplace_back(Entry{.option = option,
+                                     .group = group_,
+                                     .name = name,
+                                     .value = std::move(value),
+                                     .why = why,
+                                     .resolved = "",
+                                     .paths = {}});
 }
 
 const OptionSet::Entry* OptionSet::find(std::string_view name) const {
@@ -80,6 +172,28 @@ void OptionSet::hide(std::string_view group) {
 bool OptionSet::given(std::string_view name) const {
   const Entry* entry = find(name);
   return entry != nullptr && entry->option->count() > 0;
+}
+
+std::optional<OptionSet::Conflict> OptionSet::file_conflict() const {
+  struct File {
+    const Entry* entry;
+    std::string path;
+  };
+  std::vector<File> files;
+  for (const Entry& entry : entries_) {
+    if (entry.use == FileUse::kNone) continue;
+    for (std::string& path : entry.paths()) files.push_back({&entry, std::move(path)});
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (files[i].entry->use != FileUse::kWritten) continue;
+    for (size_t j = 0; j < files.size(); ++j) {
+      // Two outputs meet once.
+      const bool both_written = files[j].entry->use == FileUse::kWritten;
+      if (i == j || (both_written && j < i) || !same_file(files[i].path, files[j].path)) continue;
+      return Conflict{files[i].entry->name, files[i].path, files[j].entry->name, files[j].path};
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<Setting> OptionSet::effective() const {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,21 @@ struct Setting {
   std::string why;  // Why the default is what it is; may be empty for given ones.
 };
 
+// What a command does with the path that an option holds. Values of a list are [NAME=]@PATH; those
+// of another form hold no path.
+enum class FileUse {
+  kNone,
+  kRead,
+  kReadFolder,  // Its *.pb files, and those of its folders.
+  kWritten,
+};
+
+// Values that an option takes, both ends included.
+template <class T>
+struct Bounds {
+  T min, max;
+};
+
 class OptionSet {
  public:
   explicit OptionSet(CLI::App& app) : app_(app) {}
@@ -36,15 +52,16 @@ class OptionSet {
   void group(std::string name) { group_ = std::move(name); }
 
   // An option with one value; a repeatable one for a list; a flag for a bool. A name without dashes
-  // is a positional argument. `why` explains the default.
+  // is a positional argument. `why` explains the default. Numbers outside their bounds are an error
+  // of the parser.
   void add(const std::string& flags, std::string& target, const std::string& help,
-           const std::string& why);
+           const std::string& why, FileUse use = FileUse::kNone);
   void add(const std::string& flags, std::vector<std::string>& target, const std::string& help,
+           const std::string& why, FileUse use = FileUse::kNone);
+  void add(const std::string& flags, double& target, Bounds<double> bounds, const std::string& help,
            const std::string& why);
-  void add(const std::string& flags, double& target, const std::string& help,
-           const std::string& why);
-  void add(const std::string& flags, uint64_t& target, const std::string& help,
-           const std::string& why);
+  void add(const std::string& flags, uint64_t& target, Bounds<uint64_t> bounds,
+           const std::string& help, const std::string& why);
   void add(const std::string& flags, bool& target, const std::string& help, const std::string& why);
 
   // Replaces the shown value of an option that was left at its default by what it came to mean
@@ -54,6 +71,14 @@ class OptionSet {
   void hide(std::string_view group);
   // True when the option appeared on the command line. Precondition: it was added.
   [[nodiscard]] bool given(std::string_view name) const;
+
+  // A file that would be written although another option reads or writes it, under whatever
+  // spelling. To be asked before anything is opened.
+  struct Conflict {
+    std::string written, written_path;  // Option and path.
+    std::string other, other_path;
+  };
+  [[nodiscard]] std::optional<Conflict> file_conflict() const;
 
   [[nodiscard]] std::vector<Setting> effective() const;
   // "--seed", "--json", ...: every name that parses.
@@ -68,8 +93,10 @@ class OptionSet {
     std::string why;
     std::string resolved;
     bool hidden = false;
+    FileUse use = FileUse::kNone;
+    std::function<std::vector<std::string>()> paths;  // As given; empty without a use.
   };
-  void remember(CLI::Option* option, std::function<std::string()> value, const std::string& why);
+  Entry& remember(CLI::Option* option, std::function<std::string()> value, const std::string& why);
   [[nodiscard]] const Entry* find(std::string_view name) const;
 
   CLI::App& app_;

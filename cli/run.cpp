@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "cli/command.hpp"
@@ -78,31 +79,31 @@ void RunCommand::add_options(OptionSet& options) {
   options.group("Run");
   execution_.add_inputs(options);
   options.add("--output-data", save_, "Save an output, [NAME=]@FILE.npy; repeatable",
-              "nothing is saved");
+              "nothing is saved", FileUse::kWritten);
   options.add("--expect", expect_, "Compare an output, [NAME=]@FILE.npy; repeatable",
-              "nothing is compared");
-  options.add("--test-data", test_data_, "Folder with test_data_set_K/{input,output}_I.pb", "");
-  options.add("--atol", atol_, "Absolute tolerance of a comparison", "");
-  options.add("--rtol", rtol_, "Tolerance relative to each expected element", "");
-  options.add("--rtol-max", rtol_max_, "Tolerance relative to the largest expected element", "");
-  options.add("--iterations", iterations_, "Times to run", "once");
+              "nothing is compared", FileUse::kRead);
+  options.add("--test-data", test_data_, "Folder with test_data_set_K/{input,output}_I.pb", "",
+              FileUse::kReadFolder);
+  constexpr Bounds<double> kTolerance{.min = 0, .max = std::numeric_limits<double>::infinity()};
+  options.add("--atol", atol_, kTolerance, "Absolute tolerance of a comparison", "");
+  options.add("--rtol", rtol_, kTolerance, "Tolerance relative to each expected element", "");
+  options.add("--rtol-max", rtol_max_, kTolerance,
+              "Tolerance relative to the largest expected element", "");
+  options.add("--iterations", iterations_, kIterations, "Times to run", "once");
   execution_.add_run(options);
   execution_.add_device(options);
   options.group("Report");
   options.add("--profile", profile_, "Tables of time by node and by operator (separate runs)", "");
   options.add("--profile-csv", profile_csv_, "Write the profile of every node to this file",
-              "no file");
-  options.add("--trace", trace_, "Write a trace for Perfetto to this file", "no file");
+              "no file", FileUse::kWritten);
+  options.add("--trace", trace_, "Write a trace for Perfetto to this file", "no file",
+              FileUse::kWritten);
   execution_.add_report(options);
 }
 
 Status RunCommand::check_options(OptionSet& options) {
   Status status = execution_.check(options);
   if (!status.ok()) return status;
-  if (iterations_ == 0) return usage_error("--iterations must be at least 1");
-  if (!(atol_ >= 0 && rtol_ >= 0 && rtol_max_ >= 0)) {
-    return usage_error("--atol, --rtol and --rtol-max must be numbers from 0");
-  }
   if (!test_data_.empty() && (!expect_.empty() || execution_.has_inputs())) {
     return usage_error("--test-data brings its own inputs and outputs",
                        "leave out --input and --expect");

@@ -117,7 +117,8 @@ Session::Session(std::vector<std::string> arguments) : arguments_(std::move(argu
 
 void Session::add_report_options(OptionSet& options) {
   options.group("Report");
-  options.add("--json", json_path_, "Write the result as JSON to this file", "no file");
+  options.add("--json", json_path_, "Write the result as JSON to this file", "no file",
+              FileUse::kWritten);
   options.add("--quiet", quiet_, "No log on stderr; results and errors only", "log shown");
   options.add("--verbose", verbose_, "More log", "short log");
 }

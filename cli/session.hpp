@@ -48,6 +48,8 @@ class Session {
   // ---- Options every sub-command has ------------------------------------------------------
   void add_report_options(OptionSet& options);
   [[nodiscard]] bool verbose() const { return verbose_; }
+  // Writes no document, since its path is that of another file of the command.
+  void drop_json() { json_path_.clear(); }
   // Frame lines go to stderr, since stdout carries a document.
   void document_on_stdout();
 

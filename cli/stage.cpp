@@ -108,6 +108,7 @@ void set_verdict_fd(int fd) {
 
 void install_signal_handlers(int verdict_fd) {
   set_verdict_fd(verdict_fd);
+  signal(SIGXFSZ, SIG_IGN);
   // The handler needs little; 64 KiB is above every MINSIGSTKSZ, AVX-512 state included.
   alignas(16) static std::array<char, size_t{64} * 1024> stack;
   stack_t alternate{};

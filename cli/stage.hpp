@@ -20,7 +20,8 @@ void set_stage(std::string_view name);
 // On SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT: writes the signal and the stage to stderr and the
 // FAILED line to `verdict_fd`, then lets the previous handler (core dump, sanitizer) have the
 // signal. Runs on its own stack, so that a stack overflow is reported too. On SIGINT, SIGTERM and
-// SIGHUP: the FAILED line, then the default action.
+// SIGHUP: the FAILED line, then the default action. SIGXFSZ is ignored: a write beyond the limit of
+// file sizes fails instead, and the file that was begun is removed.
 void install_signal_handlers(int verdict_fd);
 
 // Where the handlers write the FAILED line from now on: STDOUT_FILENO or STDERR_FILENO.

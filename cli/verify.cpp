@@ -21,7 +21,7 @@ class VerifyCommand final : public Command {
 
   void add_options(OptionSet& options) override {
     options.group("Model");
-    options.add("image,-m,--model", path_, "Image to check", "");
+    options.add("image,-m,--model", path_, "Image to check", "", FileUse::kRead);
   }
 
   Status run(Session& session, OptionSet& options) override {

@@ -1,6 +1,7 @@
 """compile, dump, verify: what is written, and what is not."""
 
 import os
+import resource
 import signal
 import subprocess
 import unittest
@@ -208,6 +209,110 @@ class CompileTest(tool.ToolTest):
         # Nobody can clean up, but nothing half-written has the image's name.
         if os.path.exists(self.path("model.davit")):
             self.check_passed(davit("verify", self.path("model.davit")))
+
+
+class SameFileTest(tool.ToolTest):
+    """A file that a command would write although it reads it, or writes it under another name."""
+
+    def refused(self, *arguments, names):
+        before = {name: os.stat(self.path(name)) for name in os.listdir(self.folder)}
+        result = davit(*arguments, cwd=self.folder)
+        self.check_failed(result, 2, "usage", "are one file")
+        for name in names:
+            self.assertIn(name, result.last)
+        after = {name: os.stat(self.path(name)) for name in os.listdir(self.folder)}
+        self.assertEqual({n: (s.st_ino, s.st_size, s.st_mtime_ns) for n, s in before.items()},
+                         {n: (s.st_ino, s.st_size, s.st_mtime_ns) for n, s in after.items()})
+
+    def test_an_output_is_no_input(self):
+        image = os.path.basename(self.image())
+        os.symlink(image, self.path("link.davit"))
+        os.link(self.path(image), self.path("hard.davit"))
+        os.mkdir(self.path("folder"))
+        model = ["--model", image]
+        self.refused("compile", "model.txt", "-o", "model.txt", names=["--output", "model.txt"])
+        self.refused("compile", "model.txt", "-o", self.path("model.txt"), names=["--model"])
+        self.refused("compile", "model.txt", "-o", "folder/../model.txt", names=["folder/../"])
+        self.refused("dump", image, "-o", "./" + image, names=["--output", "./" + image])
+        for output in ("--json", "--trace", "--profile-csv", "--op-summary"):
+            for spelling in (image, "link.davit", "hard.davit", "folder/../" + image):
+                self.refused("run", image, output, spelling, names=[output, "--model"])
+        self.refused("run", image, "--output-data", "y=@" + image, names=["--output-data"])
+        self.refused("verify", image, "--json", image, names=["--json", *model[:1]])
+        self.refused("bench", image, "--json", image, names=["--json"])
+
+    def test_an_output_is_none_of_the_tensors(self):
+        image = os.path.basename(self.image())
+        self.path("x.npy", tool.npy("<f4", [4], [1, 2, 3, 4], "f"))
+        for option in ("--input", "--expect"):
+            for form in ("@x.npy", "x=@x.npy"):
+                self.refused("run", image, option, form, "--output-data", "@./x.npy",
+                             names=[option, "--output-data"])
+        self.refused("compile", "model.txt", "-o", "x.npy", "--freeze", "x=@x.npy",
+                     names=["--freeze", "--output"])
+        os.makedirs(self.path("sets/test_data_set_0"))
+        self.path("sets/test_data_set_0/input_0.pb", b"")
+        self.refused("run", image, "--test-data", "sets", "--output-data",
+                     "@sets/test_data_set_0/input_0.pb", names=["--test-data", "--output-data"])
+
+    def test_outputs_are_different_files(self):
+        image = os.path.basename(self.image())
+        os.mkdir(self.path("folder"))
+        options = ("--json", "--trace", "--profile-csv", "--op-summary")
+        for i, one in enumerate(options):
+            for other in options[i + 1:]:
+                self.refused("run", image, one, "new", other, "./new", names=[one, other])
+        self.refused("run", image, "--output-data", "y=@new", "--output-data", "m=@./new",
+                     names=["--output-data"])
+        self.refused("run", image, "--output-data", "new=@new", "--json", self.path("new"),
+                     names=["--json"])
+        self.refused("compile", "model.onnx", "-o", "new", "--save-passes", "folder/../new/",
+                     names=["--save-passes", "--output"])
+
+    def test_different_files_are_fine(self):
+        image = self.image()
+        x = self.path("x.npy", tool.npy("<f4", [4], [1, 2, 3, 4], "f"))
+        for _ in range(2):  # The second time all outputs exist.
+            self.check_passed(davit(
+                "run", image, "--input", "@" + x, "--output-data", "y=@" + self.path("y.npy"),
+                "--output-data", "m=@" + self.path("m.npy"), "--json", self.path("a.json"),
+                "--trace", self.path("b.json"), "--profile-csv", self.path("c.csv")))
+
+
+class FileSizeLimitTest(tool.ToolTest):
+    """The kernel's limit on the size of files ends no process with SIGXFSZ."""
+
+    def limited(self, *arguments):
+        process = subprocess.run(
+            [tool.DAVIT, *arguments], capture_output=True, text=True, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
+        result = tool.Result(process)
+        self.assertEqual(result.code, 1, result.out + result.err)
+        self.assertIn("File too large", result.out + result.err)
+        self.assertIn("FAILED: ", (result.out + result.err).splitlines()[-1] + result.last)
+
+    def test_outputs_are_whole_or_not_there(self):
+        image = self.image()
+        self.path("big.txt", "davit 1.1 target cpu\ninput x: f32[100]\noutput y: f32[100]\n"
+                             "graph main {\n  y = Copy(x)\n}\n")
+        big = self.path("big.davit")
+        self.check_passed(davit("compile", self.path("big.txt"), "-o", big))
+        relu = self.path("relu.onnx", tool.onnx_model(
+            [("Relu", "", "r", ["x"], ["y"])], [("x", F32, [2])], [("y", F32, [2])]))
+        ascend = self.path("ascend.davit")
+        self.check_passed(davit("compile", relu, "-o", ascend, "--target", "ascend"))
+        before = sorted(os.listdir(self.folder))
+        out = self.path("out")
+        self.limited("compile", self.path("model.txt"), "-o", out)
+        self.limited("compile", relu, "-o", out, "--save-passes", self.folder)
+        self.limited("dump", image, "-o", out)
+        self.limited("run", big, "--output-data", "@" + out)
+        self.limited("run", ascend, "--op-summary", out)
+        for command in (["run", image], ["verify", image], ["version"]):
+            self.limited(*command, "--json", out)
+        self.limited("run", image, "--trace", out)
+        self.limited("run", image, "--profile-csv", out)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
 
 
 class DumpTest(tool.ToolTest):

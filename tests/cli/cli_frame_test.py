@@ -56,6 +56,35 @@ class FrameTest(tool.ToolTest):
         self.check_failed(davit("verify", "--json=", "a"), 2, "usage", "--json needs a value")
         self.check_failed(davit("bench", "a", "--duration", "soon"), 2, "usage", "--duration")
 
+    def test_numbers_outside_their_bounds(self):
+        whole = {
+            "--iterations": "a whole number from 1 to 1000000000",
+            "--seed": "a whole number from 0 to 18446744073709551615",
+            "--top": "a whole number from 1 to 1000000",
+            "--concurrency": "a whole number from 1 to 1024",
+        }
+        for option, words in whole.items():
+            for value in ("-1", "1.5", "1e3", "0x10", "abc", "99999999999999999999", "", " 1"):
+                result = davit("bench", "a", option, value)
+                self.check_failed(result, 2, "usage", f"{option}: '{value}' is not {words}")
+        real = {
+            "--timeout": "a number from 0.001 to 1000000000",
+            "--duration": "a number from 0 to 1000000",
+            "--warmup-ms": "a number from 0 to 1000000000",
+        }
+        for option, words in real.items():
+            for value in ("-1", "abc", "nan", "inf", "1e400", "1e10", ""):
+                result = davit("bench", "a", option, value)
+                self.check_failed(result, 2, "usage", f"{option}: '{value}' is not {words}")
+        self.check_failed(davit("bench", "a", "--timeout", "0"), 2, "usage", "--timeout: '0' is")
+        self.check_failed(davit("bench", "a", "--iterations", "0"), 2, "usage", "from 1 to")
+        result = davit("run", "a", "--expect", "@b", "--atol", "-1")
+        self.check_failed(result, 2, "usage", "--atol: '-1' is not a number from 0")
+        image = self.image()
+        for arguments in (["--seed", "18446744073709551615"], ["--top", "1"],
+                          ["--timeout", "1e9"], ["--timeout", "0.5"]):
+            self.check_passed(davit("run", image, *arguments))
+
     def test_both_spellings_of_an_option(self):
         image = self.image()
         for arguments in (["--seed=3"], ["--seed", "3"]):

@@ -160,7 +160,7 @@ class RunTest(tool.ToolTest):
         self.assertIn("input_0.pb: it is a pipe", result.last)
 
     def test_timeout(self):
-        result, document = self.davit_json("run", self.image(), "--iterations", "1000000000000",
+        result, document = self.davit_json("run", self.image(), "--iterations", "1000000000",
                                            "--timeout", "0.3")
         self.check_failed(result, 6, "run", "not done after 0.3 s")
         self.assertRegex(document["failure"]["hint"], "add_1|copy_1")
