@@ -72,6 +72,13 @@ Result<ir::Dim> inferred_extent(const NodeView& node, const ir::Shape& input,
   }
   const auto numerator = product_of(rest);
   const auto denominator = product_of(given);
+  const auto known = [](ir::Dim dim) { return dim.is_known(); };
+  if (numerator && !numerator->symbol && !denominator &&
+      std::all_of(given.begin(), given.end(), known)) {  // The product is above 2^63.
+    if (numerator->extent == 0) return ir::Dim(0);
+    return mismatch(node, "the shape has more elements than the input", shape_text(node, input),
+                    shape_text(node, output));
+  }
   if (!numerator || !denominator) return ir::Dim();
   if (numerator->symbol) {
     return numerator->extent == denominator->extent ? *numerator->symbol : ir::Dim();
@@ -117,7 +124,10 @@ Result<ir::Shape> reshaped(const NodeView& node, const ir::Shape* input,
   }
   const ir::Dim before = dim_product(*input);
   const ir::Dim after = dim_product(output);
-  if (before.is_known() && after.is_known() && before != after) {
+  const bool too_large =
+      !after.is_known() &&
+      std::all_of(output.begin(), output.end(), [](ir::Dim dim) { return dim.is_known(); });
+  if (before.is_known() && (too_large || (after.is_known() && before != after))) {
     return mismatch(node, "the shape has another number of elements than the input",
                     shape_text(node, *input), shape_text(node, output));
   }

@@ -172,6 +172,13 @@ TEST_CASE("Reshape: 0, -1, allowzero and symbols") {
   CHECK(contains(reshape({2, 3}, {6, 1, 0}), "no input axis"));
   CHECK(contains(reshape({0, 3}, {0, -1}, 1), "no solution"));
   CHECK(reshape({INT64_MAX, INT64_MAX}, {-1}) == "[?]");
+  // A product above 2^63 is no unknown: a hint about free dimensions would mislead.
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  CHECK(contains(reshape({2, 3}, {kHuge, 4, -1}),
+                 "more elements than the input; expected [2,3]; got [4611686018427387904,4,?]"));
+  CHECK(contains(reshape({2, 3}, {kHuge, 4}),
+                 "another number of elements than the input; expected [2,3]; got [46116860"));
+  CHECK(reshape({0, 3}, {kHuge, 4, -1}) == "[4611686018427387904,4,0]");
   const auto symbolic = [](const std::function<ir::Shape(OneNode&)>& shape, I64s target) {
     OneNode node("Reshape", 13);
     node.input(DVT_F32, shape(node)).constant_i64(target);
