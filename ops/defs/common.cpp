@@ -104,6 +104,32 @@ Result<const DvtKernel*> require_kernel(const NodeView& node, std::string_view b
   return Status(std::move(detail));
 }
 
+Result<size_t> require_rank(const NodeView& node, uint32_t index) {
+  if (const ir::Shape* shape = node.input_shape(index)) return shape->size();
+  return node.error(DVT_UNSUPPORTED, "the rank of input " + std::to_string(index) + " is not known",
+                    DVT_STAGE_LOWER);
+}
+
+Result<DvtIntegerList> integer_list(const NodeView& node, const std::vector<int64_t>& values,
+                                    std::string_view name) {
+  if (values.size() > DVT_MAX_RANK) {
+    ErrorDetail detail =
+        node.module().error_at(node.id(), DVT_UNSUPPORTED, DVT_STAGE_LOWER,
+                               std::string(name) + " has more entries than Davit's tensors axes");
+    detail.expected = "at most " + std::to_string(DVT_MAX_RANK);
+    detail.got = std::to_string(values.size());
+    return Status(std::move(detail));
+  }
+  DvtIntegerList list{.count = static_cast<int64_t>(values.size()), .values = {}};
+  std::copy(values.begin(), values.end(), list.values);
+  return list;
+}
+
+Result<DvtIntegerList> integer_list(const NodeView& node, uint32_t input, std::string_view name) {
+  if (const auto values = node.input_i64(input)) return integer_list(node, *values, name);
+  return DvtIntegerList{.count = DVT_LIST_INPUT, .values = {}};
+}
+
 Result<std::vector<int64_t>> require_i64(const NodeView& node, uint32_t index,
                                          std::string_view name) {
   auto values = node.input_i64(index);
@@ -113,6 +139,10 @@ Result<std::vector<int64_t>> require_i64(const NodeView& node, uint32_t index,
       "input " + std::to_string(index) + " (" + std::string(name) + ") must be a constant");
   detail.hint = "freeze the model input that it depends on, or fix the model's shapes";
   return Status(std::move(detail));
+}
+
+void take_list(Recipe& recipe, const DvtIntegerList& list, uint32_t input) {
+  if (list.count == DVT_LIST_INPUT) recipe.inputs.push_back(input);
 }
 
 Recipe plain_recipe(const NodeView& node, const DvtKernel* kernel,
@@ -145,7 +175,16 @@ uint64_t output_bytes(const NodeView& node, uint32_t index) {
 }
 
 Result<Recipe> alias_recipe(const NodeView& /*node*/) {
-  return Recipe{.is_alias = true};
+  return view_recipe("Identity", {});
+}
+
+Recipe view_recipe(std::string_view kernel, std::vector<std::byte> attributes) {
+  Recipe recipe{.is_alias = true};
+  recipe.kernel = find_kernel(kernel);
+  recipe.attributes = std::move(attributes);
+  recipe.inputs = {0};
+  recipe.outputs = {0};
+  return recipe;
 }
 
 DvtTaskCost no_cost(const NodeView& /*node*/) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/definition.hpp"
+#include "ops/kernels/shape.h"
 
 namespace davit::ops {
 
@@ -38,7 +39,19 @@ Status check_elements(const NodeView& node, const ir::Shape& shape);
 Result<const DvtKernel*> require_kernel(const NodeView& node, std::string_view base,
                                         DvtDType dtype);
 
-// A parameter that comes as a constant input, or DVT_UNSUPPORTED that names it.
+// The rank of an input, or DVT_UNSUPPORTED: it must be known to write the kernel's record.
+Result<size_t> require_rank(const NodeView& node, uint32_t index);
+
+// A parameter for a kernel's record, or DVT_UNSUPPORTED when it has more entries than a tensor has
+// axes. Of an input: its values when it is constant, else DVT_LIST_INPUT.
+Result<DvtIntegerList> integer_list(const NodeView& node, const std::vector<int64_t>& values,
+                                    std::string_view name);
+Result<DvtIntegerList> integer_list(const NodeView& node, uint32_t input, std::string_view name);
+
+// Appends `input` to the kernel's operands when `list` says that it is there.
+void take_list(Recipe& recipe, const DvtIntegerList& list, uint32_t input);
+
+// A parameter that no kernel takes as an input: constant values, or DVT_UNSUPPORTED that names it.
 Result<std::vector<int64_t>> require_i64(const NodeView& node, uint32_t index,
                                          std::string_view name);
 
@@ -51,8 +64,10 @@ uint64_t element_count(const std::optional<std::vector<int64_t>>& extents);
 uint64_t input_bytes(const NodeView& node, uint32_t index);
 uint64_t output_bytes(const NodeView& node, uint32_t index);
 
-// The recipe of an output that is a view of input 0.
+// The recipe of an output that is a view of input 0: with the same dims, or with those that
+// `kernel` (DVT_KERNEL_ALIAS) gives it.
 Result<Recipe> alias_recipe(const NodeView& node);
+Recipe view_recipe(std::string_view kernel, std::vector<std::byte> attributes);
 
 // Costs that follow from sizes: all inputs read once, all outputs written once.
 DvtTaskCost move_cost(const NodeView& node);

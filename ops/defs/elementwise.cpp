@@ -252,6 +252,10 @@ Result<Recipe> recipe_binary(const NodeView& node) {
 }
 
 Result<Recipe> recipe_binary_6(const NodeView& node) {
+  if (node.attribute_int("axis", 0) < 0) {
+    auto rank = require_rank(node, 0);
+    if (!rank.ok()) return std::move(rank.status());
+  }
   return kernel_recipe(node, op_name(node),
                        attribute_bytes(DvtBinaryAttributes{.axis = placed_axis(node)}));
 }
@@ -262,8 +266,11 @@ Result<Recipe> recipe_mod(const NodeView& node) {
 }
 
 Result<Recipe> recipe_prelu_6(const NodeView& node) {
-  const bool per_channel =
-      node.input_shape(1)->size() == 1 && element_count(node.input_extents(1)) > 1;
+  auto rank = require_rank(node, 0);
+  if (!rank.ok()) return std::move(rank.status());
+  auto slope_rank = require_rank(node, 1);
+  if (!slope_rank.ok()) return std::move(slope_rank.status());
+  const bool per_channel = *slope_rank == 1 && *rank > 1;
   return kernel_recipe(node, "PRelu",
                        attribute_bytes(DvtBinaryAttributes{.axis = per_channel ? 1 : -1}));
 }
@@ -321,7 +328,7 @@ Result<Recipe> recipe_where(const NodeView& node) {
 
 // A cast to the own type is a view.
 Result<Recipe> recipe_cast(const NodeView& node) {
-  if (node.input_dtype(0) == node.output_dtype(0)) return Recipe{.is_alias = true};
+  if (node.input_dtype(0) == node.output_dtype(0)) return alias_recipe(node);
   if (dvt_dtype_size(node.input_dtype(0)) == 0 || dvt_dtype_size(node.output_dtype(0)) == 0) {
     return node.error(DVT_UNSUPPORTED,
                       "cannot cast " + std::string(dtype_name(node.input_dtype(0))) + " to " +

@@ -1,5 +1,5 @@
 // Operators that move elements. Over the opsets their parameters turned from attributes into
-// inputs; here an input that is not constant leaves shapes unknown and cannot be lowered.
+// inputs; where those are not constant, shapes are unknown and the kernels take them as inputs.
 #include "ops/kernels/movement.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "ops/defs/families.hpp"
 #include "ops/defs/slice.hpp"
 #include "ops/kernels/convert.h"
+#include "ops/kernels/fill.h"
 
 namespace davit::ops {
 namespace {
@@ -19,7 +20,13 @@ namespace {
 constexpr uint32_t kVariadic = UINT32_MAX;
 
 bool same_extents(const NodeView& node) {
-  return node.input_extents(0) == node.output_extents(0);
+  const auto extents = node.input_extents(0);
+  return extents && extents == node.output_extents(0);
+}
+
+// Kernels find a negative axis themselves; infer() has judged it if the rank is known.
+std::vector<std::byte> axis_bytes(const NodeView& node) {
+  return attribute_bytes(DvtAxisAttributes{.axis = node.attribute_int("axis", 0)});
 }
 
 Recipe movement_recipe(const NodeView& node, std::string_view kernel,
@@ -92,11 +99,8 @@ Status infer_concat(const NodeView& node, std::span<InferredOutput> outputs) {
 }
 
 Result<Recipe> recipe_concat(const NodeView& node) {
-  if (node.input_count() == 1) return Recipe{.is_alias = true};
-  const auto axis = normalise_axis(node.attribute_int("axis", 0),
-                                   static_cast<int64_t>(node.input_shape(0)->size()));
-  return plain_recipe(node, find_kernel("Concat"),
-                      attribute_bytes(DvtAxisAttributes{.axis = axis.value_or(0)}));
+  if (node.input_count() == 1) return alias_recipe(node);
+  return plain_recipe(node, find_kernel("Concat"), axis_bytes(node));
 }
 
 // ---- Split ------------------------------------------------------------------------------------
@@ -160,17 +164,35 @@ Status infer_split(const NodeView& node, std::span<InferredOutput> outputs) {
 }
 
 Result<Recipe> recipe_split(const NodeView& node) {
-  if (node.module().outputs(node.id()).size() == 1) return Recipe{.is_alias = true};
+  if (node.module().outputs(node.id()).size() == 1) return alias_recipe(node);
   for (uint32_t i = 0; i < node.output_count(); ++i) {
     if (!node.has_output(i)) {
       return node.error(DVT_UNSUPPORTED, "Split with an unused output is not supported",
                         DVT_STAGE_LOWER);
     }
   }
-  const auto axis = normalise_axis(node.attribute_int("axis", 0),
-                                   static_cast<int64_t>(node.input_shape(0)->size()));
-  return movement_recipe(node, "Split",
-                         attribute_bytes(DvtAxisAttributes{.axis = axis.value_or(0)}), {0});
+  DvtSplitAttributes record{.axis = node.attribute_int("axis", 0), .count = 0, .sizes = {}};
+  std::vector<uint32_t> inputs = {0};
+  const bool by_attribute = node.opset() < 13 && node.has_attribute("split");
+  const bool by_input = node.opset() >= 13 && node.has_input(1);
+  if (by_attribute || by_input) {
+    const auto sizes = by_attribute ? node.attribute_ints("split") : node.input_i64(1);
+    if (sizes && sizes->size() <= DVT_SPLIT_MAX) {
+      record.count = static_cast<int64_t>(sizes->size());
+      std::copy(sizes->begin(), sizes->end(), record.sizes);
+    } else if (by_input) {
+      record.count = DVT_LIST_INPUT;
+      inputs.push_back(1);
+    } else if (node.input_extents(0)) {
+      record.count = DVT_SPLIT_ANY;
+    } else {
+      return node.error(DVT_UNSUPPORTED, "that many parts need a static input shape",
+                        DVT_STAGE_LOWER);
+    }
+  } else {
+    record.count = node.opset() >= 18 ? DVT_SPLIT_RAGGED : DVT_SPLIT_EQUAL;
+  }
+  return movement_recipe(node, "Split", attribute_bytes(record), std::move(inputs));
 }
 
 // ---- Transpose --------------------------------------------------------------------------------
@@ -209,54 +231,54 @@ Status infer_transpose(const NodeView& node, std::span<InferredOutput> outputs) 
 Result<Recipe> recipe_transpose(const NodeView& node) {
   Status status = check_rank(node);
   if (!status.ok()) return status;
-  const auto extents = node.input_extents(0).value_or(std::vector<int64_t>{});
-  const auto perm = permutation(node, extents.size());
+  auto rank = require_rank(node, 0);
+  if (!rank.ok()) return std::move(rank.status());
+  const auto extents = node.input_extents(0);
+  const auto perm = permutation(node, *rank);
   // Moving only axes of extent 1 moves no element.
   int64_t last = -1;
   bool in_order = true;
   DvtTransposeAttributes record{};
   for (size_t i = 0; i < perm.size(); ++i) {
     record.perm[i] = perm[i];
-    if (extents[static_cast<size_t>(perm[i])] == 1) continue;
+    if (extents && (*extents)[static_cast<size_t>(perm[i])] == 1) continue;
     in_order = in_order && perm[i] > last;
     last = perm[i];
   }
-  if (in_order) return Recipe{.is_alias = true};
+  if (in_order) return alias_recipe(node);
   return plain_recipe(node, find_kernel("Transpose"), attribute_bytes(record));
 }
 
-// ---- Slice (slice.cpp has the arithmetic) -----------------------------------------------------
+// ---- Slice (slice.cpp has its parameters) -----------------------------------------------------
 
 Result<Recipe> recipe_slice(const NodeView& node) {
   Status status = check_rank(node);
   if (!status.ok()) return status;
-  auto slices = slices_of(node);
-  if (!slices.ok()) return std::move(slices.status());
-  DvtSliceAttributes record{};
-  bool whole = same_extents(node);
-  for (size_t d = 0; d < node.input_shape(0)->size(); ++d) {
-    const AxisSlice& slice = (*slices)[d];
-    if (!slice.start || !slice.step) {
-      return node.error(DVT_UNSUPPORTED, "starts, ends, axes and steps must be constants",
-                        DVT_STAGE_LOWER);
-    }
-    record.starts[d] = *slice.start;
-    record.steps[d] = *slice.step;
-    whole = whole && *slice.step == 1;
+  auto record = slice_attributes(node);
+  if (!record.ok()) return std::move(record.status());
+  const auto is_one = [](int64_t step) { return step == 1; };
+  const DvtIntegerList& steps = record->steps;
+  if (same_extents(node) && steps.count != DVT_LIST_INPUT &&
+      (steps.count < 0 || std::all_of(steps.values, steps.values + steps.count, is_one))) {
+    return Recipe{.is_alias = true};
   }
-  if (whole) return Recipe{.is_alias = true};
-  return movement_recipe(node, "Slice", attribute_bytes(record), {0});
+  std::vector<uint32_t> inputs = {0};
+  const DvtIntegerList* lists[] = {&record->starts, &record->ends, &record->axes, &record->steps};
+  for (uint32_t i = 0; i < 4; ++i) {
+    if (lists[i]->count != DVT_LIST_INPUT) continue;
+    inputs.resize(i + 2, ir::kNone);
+    inputs[i + 1] = i + 1;
+  }
+  return movement_recipe(node, "Slice", attribute_bytes(*record), std::move(inputs));
 }
 
 Status infer_slice(const NodeView& node, std::span<InferredOutput> outputs) {
   outputs[0].dtype = node.input_dtype(0);
   const ir::Shape* shape = node.input_shape(0);
   if (shape == nullptr) return {};
-  auto slices = slices_of(node);
-  if (!slices.ok()) return std::move(slices.status());
-  ir::Shape output;
-  for (const AxisSlice& slice : *slices) output.push_back(slice.count);
-  outputs[0].shape = std::move(output);
+  auto output = sliced_shape(node);
+  if (!output.ok()) return std::move(output.status());
+  outputs[0].shape = std::move(*output);
   return {};
 }
 
@@ -340,30 +362,45 @@ Status infer_pad(const NodeView& node, std::span<InferredOutput> outputs) {
   return status;
 }
 
+// Whether nothing is put before or after, and the shape is known to stay.
+bool pads_nothing(const NodeView& node, const Pads& pads) {
+  const auto is_zero = [](int64_t amount) { return amount == 0; };
+  return same_extents(node) && std::all_of(pads.before.begin(), pads.before.end(), is_zero) &&
+         std::all_of(pads.after.begin(), pads.after.end(), is_zero);
+}
+
 Result<Recipe> recipe_pad(const NodeView& node) {
   Status status = check_rank(node);
   if (!status.ok()) return status;
-  const size_t rank = node.input_shape(0)->size();
-  auto pads = pads_of(node, rank);
-  if (!pads.ok()) return std::move(pads.status());
-  if (!*pads) {
-    return node.error(DVT_UNSUPPORTED, "pads and axes must be constants", DVT_STAGE_LOWER);
-  }
-  const auto is_zero = [](int64_t amount) { return amount == 0; };
-  if (std::all_of((*pads)->before.begin(), (*pads)->before.end(), is_zero) &&
-      std::all_of((*pads)->after.begin(), (*pads)->after.end(), is_zero)) {
-    return Recipe{.is_alias = true};
-  }
+  const bool by_input = node.opset() >= 11;
+  const ir::Shape* shape = node.input_shape(0);
   DvtPadAttributes record{};
   record.mode = pad_mode(node).value_or(DVT_PAD_CONSTANT);
-  std::copy((*pads)->before.begin(), (*pads)->before.end(), record.before);
-  if (node.opset() < 11) {
+  record.rank = DVT_LIST_INPUT;
+  if (shape != nullptr || !by_input) {
+    const size_t rank = shape != nullptr ? shape->size() : node.attribute_ints("pads").size() / 2;
+    auto pads = pads_of(node, rank);
+    if (!pads.ok()) return std::move(pads.status());
+    if (*pads && pads_nothing(node, **pads)) return Recipe{.is_alias = true};
+    if (*pads && rank <= DVT_MAX_RANK) {
+      record.rank = static_cast<int64_t>(rank);
+      std::copy((*pads)->before.begin(), (*pads)->before.end(), record.before);
+      std::copy((*pads)->after.begin(), (*pads)->after.end(), record.after);
+    }
+  }
+  if (!by_input) {
     const double value = node.attribute_float("value", 0.0F);
     const DvtConvertLoop convert = dvt_narrow_loop(DVT_F64, node.input_dtype(0));
     if (convert != nullptr) convert(&value, &record.bits, 1);
   }
+  const bool has_value = by_input && node.has_input(2);
   std::vector<uint32_t> inputs = {0};
-  if (node.opset() >= 11 && node.has_input(2)) inputs.push_back(2);
+  if (record.rank == DVT_LIST_INPUT) {
+    inputs = {0, has_value ? 2 : ir::kNone, 1};
+    if (node.has_input(3)) inputs.push_back(3);
+  } else if (has_value) {
+    inputs.push_back(2);
+  }
   return movement_recipe(node, "Pad", attribute_bytes(record), std::move(inputs));
 }
 
@@ -390,10 +427,7 @@ Status infer_gather(const NodeView& node, std::span<InferredOutput> outputs) {
 }
 
 Result<Recipe> recipe_gather(const NodeView& node) {
-  const auto axis = normalise_axis(node.attribute_int("axis", 0),
-                                   static_cast<int64_t>(node.input_shape(0)->size()));
-  return plain_recipe(node, find_kernel("Gather"),
-                      attribute_bytes(DvtAxisAttributes{.axis = axis.value_or(0)}));
+  return plain_recipe(node, find_kernel("Gather"), axis_bytes(node));
 }
 
 // ---- Expand, Tile, ConstantOfShape ------------------------------------------------------------
@@ -428,12 +462,15 @@ Status infer_expand(const NodeView& node, std::span<InferredOutput> outputs) {
 }
 
 Result<Recipe> recipe_expand(const NodeView& node) {
-  auto target = require_i64(node, 1, "shape");
-  if (!target.ok()) return std::move(target.status());
-  if (element_count(node.input_extents(0)) == element_count(node.output_extents(0))) {
-    return Recipe{.is_alias = true};
-  }
-  return movement_recipe(node, "Expand", {}, {0});
+  const auto from = node.input_extents(0);
+  const auto to = node.output_extents(0);
+  if (from && to && element_count(from) == element_count(to)) return Recipe{.is_alias = true};
+  auto shape = integer_list(node, 1, "shape");
+  if (!shape.ok()) return std::move(shape.status());
+  Recipe recipe =
+      movement_recipe(node, "Expand", attribute_bytes(DvtExpandAttributes{.shape = *shape}), {0});
+  take_list(recipe, *shape, 1);
+  return recipe;
 }
 
 Status infer_tile(const NodeView& node, std::span<InferredOutput> outputs) {
@@ -465,10 +502,13 @@ Status infer_tile(const NodeView& node, std::span<InferredOutput> outputs) {
 }
 
 Result<Recipe> recipe_tile(const NodeView& node) {
-  auto repeats = require_i64(node, 1, "repeats");
-  if (!repeats.ok()) return std::move(repeats.status());
   if (same_extents(node)) return Recipe{.is_alias = true};
-  return movement_recipe(node, "Tile", {}, {0});
+  auto repeats = integer_list(node, 1, "repeats");
+  if (!repeats.ok()) return std::move(repeats.status());
+  Recipe recipe =
+      movement_recipe(node, "Tile", attribute_bytes(DvtTileAttributes{.repeats = *repeats}), {0});
+  take_list(recipe, *repeats, 1);
+  return recipe;
 }
 
 Status infer_constant_of_shape(const NodeView& node, std::span<InferredOutput> outputs) {
@@ -499,7 +539,12 @@ Result<Recipe> recipe_constant_of_shape(const NodeView& node) {
   if (value != nullptr && value->bytes != nullptr && value->bytes->size() <= sizeof record.bits) {
     std::memcpy(&record.bits, value->bytes->data(), value->bytes->size());
   }
-  return movement_recipe(node, "Fill", attribute_bytes(record), {});
+  auto shape = integer_list(node, 0, "shape");
+  if (!shape.ok()) return std::move(shape.status());
+  record.shape = *shape;
+  Recipe recipe = movement_recipe(node, "Fill", attribute_bytes(record), {});
+  take_list(recipe, *shape, 0);
+  return recipe;
 }
 
 DvtTaskCost cost_gather(const NodeView& node) {

@@ -6,7 +6,8 @@
 #include "base/checked.hpp"
 #include "ops/defs/common.hpp"
 #include "ops/defs/families.hpp"
-#include "ops/kernels/movement.h"
+#include "ops/kernels/alias.h"
+#include "ops/kernels/fill.h"
 
 namespace davit::ops {
 namespace {
@@ -149,6 +150,16 @@ Status infer_reshape(const NodeView& node, std::span<InferredOutput> outputs) {
   return {};
 }
 
+Result<Recipe> recipe_reshape(const NodeView& node) {
+  const bool allow_zero = node.opset() >= 14 && node.attribute_int("allowzero", 0) != 0;
+  auto shape = integer_list(node, 1, "shape");
+  if (!shape.ok()) return std::move(shape.status());
+  Recipe recipe = view_recipe("Reshape", attribute_bytes(DvtReshapeAttributes{
+                                             .allow_zero = allow_zero ? 1 : 0, .shape = *shape}));
+  take_list(recipe, *shape, 1);
+  return recipe;
+}
+
 // ---- Flatten, Squeeze, Unsqueeze --------------------------------------------------------------
 
 Status infer_flatten(const NodeView& node, std::span<InferredOutput> outputs) {
@@ -171,6 +182,11 @@ Status infer_flatten(const NodeView& node, std::span<InferredOutput> outputs) {
   const auto cut = static_cast<size_t>(axis);
   outputs[0].shape = ir::Shape{dim_product(dims.first(cut)), dim_product(dims.subspan(cut))};
   return {};
+}
+
+Result<Recipe> recipe_flatten(const NodeView& node) {
+  return view_recipe("Flatten",
+                     attribute_bytes(DvtFlattenAttributes{.axis = node.attribute_int("axis", 1)}));
 }
 
 // Axes of Squeeze and Unsqueeze: an attribute before opset 13, an input since. nullopt: not given,
@@ -253,19 +269,45 @@ Status infer_unsqueeze(const NodeView& node, std::span<InferredOutput> outputs) 
   return {};
 }
 
+Result<Recipe> recipe_axes(const NodeView& node, std::string_view kernel) {
+  bool given = false;
+  const auto axes = axes_of(node, given);
+  auto list = given && axes
+                  ? integer_list(node, *axes, "axes")
+                  : DvtIntegerList{.count = given ? DVT_LIST_INPUT : DVT_LIST_NONE, .values = {}};
+  if (!list.ok()) return std::move(list.status());
+  Recipe recipe = view_recipe(kernel, attribute_bytes(DvtAxesAttributes{.axes = *list}));
+  take_list(recipe, *list, 1);
+  return recipe;
+}
+Result<Recipe> recipe_squeeze(const NodeView& node) {
+  return recipe_axes(node, "Squeeze");
+}
+Result<Recipe> recipe_unsqueeze(const NodeView& node) {
+  return recipe_axes(node, "Unsqueeze");
+}
+
 // ---- Shape, Size, Constant --------------------------------------------------------------------
 
-// The range [start, end) of dims that Shape returns; opset 15 added the attributes.
+// Which dims Shape returns; opset 15 added the attributes.
+DvtShapeAttributes stated_range(const NodeView& node) {
+  DvtShapeAttributes range{.start = 0, .end = INT64_MAX};
+  if (node.opset() >= 15) {
+    range.start = node.attribute_int("start", 0);
+    range.end = node.attribute_int("end", INT64_MAX);
+  }
+  return range;
+}
+
+// The same for a tensor of `size` axes, as [start, end).
 DvtShapeAttributes shape_range(const NodeView& node, size_t size) {
   const auto rank = static_cast<int64_t>(size);
-  DvtShapeAttributes range{.start = 0, .end = rank};
-  if (node.opset() >= 15) {
-    const auto clamp = [rank](int64_t at) {
-      return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
-    };
-    range.start = clamp(node.attribute_int("start", 0));
-    range.end = std::max(range.start, clamp(node.attribute_int("end", rank)));
-  }
+  const auto clamp = [rank](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  DvtShapeAttributes range = stated_range(node);
+  range.start = clamp(range.start);
+  range.end = std::max(range.start, clamp(range.end));
   return range;
 }
 
@@ -287,8 +329,7 @@ Status infer_shape(const NodeView& node, std::span<InferredOutput> outputs) {
 }
 
 Result<Recipe> recipe_shape(const NodeView& node) {
-  return plain_recipe(node, find_kernel("Shape"),
-                      attribute_bytes(shape_range(node, node.input_shape(0)->size())));
+  return plain_recipe(node, find_kernel("Shape"), attribute_bytes(stated_range(node)));
 }
 
 Status infer_size(const NodeView& node, std::span<InferredOutput> outputs) {
@@ -303,11 +344,7 @@ Status infer_size(const NodeView& node, std::span<InferredOutput> outputs) {
 }
 
 Result<Recipe> recipe_size(const NodeView& node) {
-  const DvtFillAttributes record{.bits =
-                                     static_cast<int64_t>(element_count(node.input_extents(0)))};
-  Recipe recipe = plain_recipe(node, find_kernel("Fill"), attribute_bytes(record));
-  recipe.inputs.clear();
-  return recipe;
+  return plain_recipe(node, find_kernel("Size"));
 }
 
 // A one-axis tensor of T, or a scalar, from attribute values.
@@ -385,7 +422,7 @@ Result<Recipe> recipe_dropout(const NodeView& node) {
     return node.error(DVT_UNSUPPORTED, "the mask output of Dropout is not supported",
                       DVT_STAGE_LOWER);
   }
-  return Recipe{.is_alias = true};
+  return alias_recipe(node);
 }
 
 // ---- Table ------------------------------------------------------------------------------------
@@ -393,16 +430,17 @@ Result<Recipe> recipe_dropout(const NodeView& node) {
 constexpr std::array kOperators = {
     OperatorDefinition{"", "Identity", 1, INT64_MAX, 1, 1, 1, 1, infer_identity, alias_recipe,
                        no_cost},
-    OperatorDefinition{"", "Reshape", 5, INT64_MAX, 2, 2, 1, 1, infer_reshape, alias_recipe,
+    OperatorDefinition{"", "Reshape", 5, INT64_MAX, 2, 2, 1, 1, infer_reshape, recipe_reshape,
                        no_cost},
-    OperatorDefinition{"", "Flatten", 1, INT64_MAX, 1, 1, 1, 1, infer_flatten, alias_recipe,
+    OperatorDefinition{"", "Flatten", 1, INT64_MAX, 1, 1, 1, 1, infer_flatten, recipe_flatten,
                        no_cost},
-    OperatorDefinition{"", "Squeeze", 1, 12, 1, 1, 1, 1, infer_squeeze, alias_recipe, no_cost},
-    OperatorDefinition{"", "Squeeze", 13, INT64_MAX, 1, 2, 1, 1, infer_squeeze, alias_recipe,
+    OperatorDefinition{"", "Squeeze", 1, 12, 1, 1, 1, 1, infer_squeeze, recipe_squeeze, no_cost},
+    OperatorDefinition{"", "Squeeze", 13, INT64_MAX, 1, 2, 1, 1, infer_squeeze, recipe_squeeze,
                        no_cost},
-    OperatorDefinition{"", "Unsqueeze", 1, 12, 1, 1, 1, 1, infer_unsqueeze, alias_recipe, no_cost},
-    OperatorDefinition{"", "Unsqueeze", 13, INT64_MAX, 2, 2, 1, 1, infer_unsqueeze, alias_recipe,
+    OperatorDefinition{"", "Unsqueeze", 1, 12, 1, 1, 1, 1, infer_unsqueeze, recipe_unsqueeze,
                        no_cost},
+    OperatorDefinition{"", "Unsqueeze", 13, INT64_MAX, 2, 2, 1, 1, infer_unsqueeze,
+                       recipe_unsqueeze, no_cost},
     OperatorDefinition{"", "Shape", 1, INT64_MAX, 1, 1, 1, 1, infer_shape, recipe_shape, no_cost},
     OperatorDefinition{"", "Size", 1, INT64_MAX, 1, 1, 1, 1, infer_size, recipe_size, no_cost},
     OperatorDefinition{"", "Constant", 1, INT64_MAX, 0, 0, 1, 1, infer_constant, recipe_constant,

@@ -20,29 +20,28 @@ Parameter parameter(const NodeView& node, std::string_view name, uint32_t input)
   return {true, node.attribute_ints(name)};
 }
 
-// start : end : step along an axis of `extent` elements, as numpy does.
-AxisSlice slice_axis(int64_t extent, int64_t start, int64_t end, int64_t step) {
-  const bool forward = step > 0;
-  const int64_t low = forward ? 0 : -1;
-  const int64_t high = forward ? extent : extent - 1;
-  const auto bound = [&](int64_t at, int64_t floor) {
-    return std::clamp(at < 0 ? at + extent : at, std::min(floor, high), high);
-  };
-  const int64_t from = bound(start, 0);
-  const int64_t to = bound(end, low);
-  const int64_t distance = forward ? to - from : from - to;
-  const uint64_t stride =
-      forward ? static_cast<uint64_t>(step) : uint64_t{0} - static_cast<uint64_t>(step);
-  const uint64_t count = distance <= 0 ? 0 : (static_cast<uint64_t>(distance) - 1) / stride + 1;
-  return {.start = std::max<int64_t>(from, 0),
-          .step = step,
-          .count = ir::Dim(static_cast<int64_t>(count))};
+struct Parameters {
+  Parameter starts, ends, axes, steps;
+};
+Parameters parameters(const NodeView& node) {
+  return {.starts = parameter(node, "starts", 1),
+          .ends = parameter(node, "ends", 2),
+          .axes = parameter(node, "axes", 3),
+          .steps = node.opset() >= 10 ? parameter(node, "", 4) : Parameter{}};
+}
+
+// A parameter for the record.
+Result<DvtIntegerList> list_of(const NodeView& node, const Parameter& list, std::string_view name) {
+  if (!list.given) return DvtIntegerList{.count = DVT_LIST_NONE, .values = {}};
+  if (list.values) return integer_list(node, *list.values, name);
+  return DvtIntegerList{.count = DVT_LIST_INPUT, .values = {}};
 }
 
 // The axes that starts and ends speak of; all from the first on by default. nullopt: unknown.
 Result<std::optional<std::vector<size_t>>> sliced_axes(const NodeView& node,
-                                                       const Parameter& starts, size_t rank) {
-  const Parameter axes = parameter(node, "axes", 3);
+                                                       const Parameters& given, size_t rank) {
+  const Parameter& axes = given.axes;
+  const Parameter& starts = given.starts;
   std::vector<int64_t> list;
   if (axes.given) {
     if (!axes.values) return std::optional<std::vector<size_t>>();
@@ -81,46 +80,55 @@ Status check_length(const NodeView& node, std::string_view name, const Parameter
 
 }  // namespace
 
-Result<std::vector<AxisSlice>> slices_of(const NodeView& node) {
+Result<ir::Shape> sliced_shape(const NodeView& node) {
   const ir::Shape& shape = *node.input_shape(0);
-  const Parameter starts = parameter(node, "starts", 1);
-  const Parameter ends = parameter(node, "ends", 2);
-  const Parameter steps = node.opset() >= 10 ? parameter(node, "", 4) : Parameter{};
-  if (!starts.given || !ends.given) {
+  const Parameters given = parameters(node);
+  if (!given.starts.given || !given.ends.given) {
     return node.error(DVT_INVALID_ARGUMENT, "starts or ends are missing");
   }
-  auto axes = sliced_axes(node, starts, shape.size());
+  auto axes = sliced_axes(node, given, shape.size());
   if (!axes.ok()) return std::move(axes.status());
-  std::vector<AxisSlice> slices;
-  if (!*axes) {
-    slices.resize(shape.size());  // Any axis may be cut.
-    return slices;
-  }
-  for (const ir::Dim dim : shape) slices.push_back({.start = 0, .step = 1, .count = dim});
+  if (!*axes) return ir::Shape(shape.size());  // Any axis may be cut.
   const size_t count = (*axes)->size();
   for (const auto& [name, list] :
-       {std::pair{"starts", &starts}, {"ends", &ends}, {"steps", &steps}}) {
+       {std::pair{"starts", &given.starts}, {"ends", &given.ends}, {"steps", &given.steps}}) {
     Status status = check_length(node, name, *list, count);
     if (!status.ok()) return status;
   }
+  ir::Shape output = shape;
   for (size_t i = 0; i < count; ++i) {
-    AxisSlice& slice = slices[(**axes)[i]];
-    const ir::Dim dim = shape[(**axes)[i]];
-    if (!starts.values || !ends.values || (steps.given && !steps.values)) {
-      slice = {};
+    ir::Dim& dim = output[(**axes)[i]];
+    if (!given.starts.values || !given.ends.values || (given.steps.given && !given.steps.values)) {
+      dim = {};
       continue;
     }
-    const int64_t start = (*starts.values)[i];
-    const int64_t end = (*ends.values)[i];
-    const int64_t step = steps.given ? (*steps.values)[i] : 1;
+    const int64_t start = (*given.starts.values)[i];
+    const int64_t end = (*given.ends.values)[i];
+    const int64_t step = given.steps.given ? (*given.steps.values)[i] : 1;
     if (step == 0) return mismatch(node, "a step is zero", "any other number", "0");
     if (dim.is_known()) {
-      slice = slice_axis(dim.extent(), start, end, step);
+      int64_t first = 0;
+      int64_t remaining = 0;
+      dvt_slice_axis(dim.extent(), start, end, step, &first, &remaining);
+      dim = ir::Dim(remaining);
     } else if (start != 0 || end != INT64_MAX || step != 1) {
-      slice = {};
+      dim = {};
     }
   }
-  return slices;
+  return output;
+}
+
+Result<DvtSliceAttributes> slice_attributes(const NodeView& node) {
+  const Parameters given = parameters(node);
+  auto starts = list_of(node, given.starts, "starts");
+  if (!starts.ok()) return std::move(starts.status());
+  auto ends = list_of(node, given.ends, "ends");
+  if (!ends.ok()) return std::move(ends.status());
+  auto axes = list_of(node, given.axes, "axes");
+  if (!axes.ok()) return std::move(axes.status());
+  auto steps = list_of(node, given.steps, "steps");
+  if (!steps.ok()) return std::move(steps.status());
+  return DvtSliceAttributes{.starts = *starts, .ends = *ends, .axes = *axes, .steps = *steps};
 }
 
 }  // namespace davit::ops

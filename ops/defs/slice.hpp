@@ -1,25 +1,20 @@
-// slice.hpp: the arithmetic of Slice: which elements of each axis remain.
+// slice.hpp: the parameters of Slice, over its opsets: attributes before opset 10, inputs since.
 //
 // Threads  Pure functions of their arguments.
 // Trust    Starts, ends, axes and steps are the model's: any 64-bit value is handled.
 // Memory   Values are returned by value.
 #pragma once
 
-#include <optional>
-#include <vector>
-
 #include "ops/definition.hpp"
+#include "ops/kernels/movement.h"
 
 namespace davit::ops {
 
-struct AxisSlice {
-  std::optional<int64_t> start;  // Clamped into the axis; nullopt while unknown.
-  std::optional<int64_t> step;
-  ir::Dim count;  // Elements that remain.
-};
+// What remains of input 0, whose shape must be known. Parameters that are not constant leave their
+// axes unknown.
+Result<ir::Shape> sliced_shape(const NodeView& node);
 
-// One entry per axis of input 0, whose shape must be known. Parameters that are not constant leave
-// their axes unknown.
-Result<std::vector<AxisSlice>> slices_of(const NodeView& node);
+// The kernel's record. Lists are DVT_LIST_INPUT where an input is not constant.
+Result<DvtSliceAttributes> slice_attributes(const NodeView& node);
 
 }  // namespace davit::ops

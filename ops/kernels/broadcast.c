@@ -1,6 +1,7 @@
 #include "ops/kernels/broadcast.h"
 
 #include "ops/kernels/common.h"
+#include "ops/kernels/shape.h"
 
 /* The iteration space: the output's shape with adjacent axes merged where every operand allows. */
 typedef struct Space {
@@ -23,42 +24,23 @@ static int64_t extent_along(const DvtTensor* output, const DvtTensor* input, int
   return own < 0 || own >= input->rank ? 1 : input->dims[own];
 }
 
-DvtCode dvt_check_broadcast(const DvtContext* ctx, int64_t axis, char* reason, size_t size) {
-  const DvtTensor* output = dvt_output_tensor(ctx, 0);
-  char expected[DVT_SHAPE_TEXT];
-  char got[DVT_SHAPE_TEXT];
-  if (axis < -1 || axis > DVT_MAX_RANK) {
-    return dvt_refuse(reason, size, "axis: expected -1 to %d, got %lld", DVT_MAX_RANK,
-                      (long long)axis);
+DvtCode dvt_infer_placed(const DvtContext* ctx, int64_t axis, DvtTensor* output, char* reason,
+                         size_t size) {
+  if (axis == -1) return dvt_infer_broadcast(ctx, output, reason, size);
+  const DvtCode code = dvt_check_inputs(ctx, 2, 2, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtTensor* whole = dvt_input_tensor(ctx, 0);
+  const DvtTensor* part = dvt_input_tensor(ctx, 1);
+  bool fits = axis >= 0 && axis <= (int64_t)whole->rank - part->rank;
+  for (uint32_t i = 0; fits && i < part->rank; ++i) {
+    fits = part->dims[i] == 1 || part->dims[i] == whole->dims[axis + i];
   }
-  for (uint32_t i = 0; i < ctx->input_count; ++i) {
-    if (!dvt_has_input(ctx, i)) return dvt_refuse(reason, size, "input %u is absent", i);
-    const DvtTensor* input = dvt_input_tensor(ctx, i);
-    const bool placed = axis < 0 || axis <= (int64_t)output->rank - input->rank;
-    if (input->rank > output->rank || (i == 1 && !placed)) {
-      return dvt_refuse(reason, size, "input %u: shape %s at axis %lld exceeds the output's %s", i,
-                        dvt_shape_text(input, got), (long long)axis,
-                        dvt_shape_text(output, expected));
-    }
-  }
-  for (uint32_t d = 0; d < output->rank; ++d) {
-    int64_t extent = 1;
-    for (uint32_t i = 0; i < ctx->input_count; ++i) {
-      const DvtTensor* input = dvt_input_tensor(ctx, i);
-      const int64_t own = extent_along(output, input, trailing_axes(output, input, i, axis), d);
-      if (own == 1) continue;
-      if (own != output->dims[d]) {
-        return dvt_refuse(reason, size, "input %u: shape %s does not broadcast to the output's %s",
-                          i, dvt_shape_text(input, got), dvt_shape_text(output, expected));
-      }
-      extent = own;
-    }
-    if (extent != output->dims[d]) {
-      return dvt_refuse(reason, size, "output 0: axis %u: expected extent %lld, got shape %s", d,
-                        (long long)extent, dvt_shape_text(output, got));
-    }
-  }
-  return DVT_OK;
+  if (fits) return dvt_infer_shape(output, whole->rank, whole->dims, "output 0", reason, size);
+  char whole_text[DVT_SHAPE_TEXT];
+  char part_text[DVT_SHAPE_TEXT];
+  return dvt_refuse(reason, size, "input 1: shape %s at axis %lld does not broadcast to %s",
+                    dvt_shape_text(part, part_text), (long long)axis,
+                    dvt_shape_text(whole, whole_text));
 }
 
 /* True when axis `inner` continues axis `outer` for every input: they can be one axis. */

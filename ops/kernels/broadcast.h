@@ -9,7 +9,7 @@
  *     serves every kind of operand and still vectorises.
  *
  * Threads  Pure functions of their arguments.
- * Trust    Shapes have passed dvt_check_broadcast().
+ * Trust    The output has the shape that dvt_infer_placed() gives.
  * Memory   About 16 KiB of stack for blocks.
  */
 #pragma once
@@ -52,8 +52,10 @@ DvtOperand dvt_map_output(const DvtContext* ctx);
  * last axes, as numpy does, which every other input always does. Returns DVT_OK. */
 DvtCode dvt_map_run(const DvtMap* map, int64_t axis);
 
-/* Refuses operands that do not broadcast to exactly the output's shape, and any other axis. */
-DvtCode dvt_check_broadcast(const DvtContext* ctx, int64_t axis, char* reason, size_t size);
+/* The shape of such an output: what all inputs broadcast to, or with an axis, input 0's. Refuses
+ * operands that do not broadcast, and any other axis. */
+DvtCode dvt_infer_placed(const DvtContext* ctx, int64_t axis, DvtTensor* output, char* reason,
+                         size_t size);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -7,6 +7,7 @@
 #include "ops/kernels/elementwise_loops.h"
 #include "ops/kernels/elementwise_special.h"
 #include "ops/kernels/kernels.h"
+#include "ops/kernels/shape.h"
 
 static DvtCode run_unary(const DvtContext* ctx, DvtLoop loop, const void* parameters) {
   const DvtMap map = {.loop = loop,
@@ -255,11 +256,11 @@ static DvtCode check_map(const DvtContext* ctx, uint32_t input_min, uint32_t inp
   if (code == DVT_OK) {
     code = dvt_check_dtype(dvt_output_tensor(ctx, 0), output_dtype, "output 0", reason, size);
   }
-  return code == DVT_OK ? dvt_check_broadcast(ctx, -1, reason, size) : code;
+  return code == DVT_OK ? dvt_check_inferred(ctx, dvt_infer_broadcast, 0, reason, size) : code;
 }
 
-static DvtCode check_placed(const DvtContext* ctx, DvtDType dtype, DvtDType output, char* reason,
-                            size_t size) {
+static DvtCode check_placed(const DvtContext* ctx, DvtDType dtype, DvtDType output,
+                            DvtKernelInferFn infer, char* reason, size_t size) {
   DvtCode code = dvt_check_attributes(ctx, reason, size);
   if (code == DVT_OK) code = dvt_check_counts(ctx, 2, 2, 1, 1, reason, size);
   if (code == DVT_OK) {
@@ -271,9 +272,7 @@ static DvtCode check_placed(const DvtContext* ctx, DvtDType dtype, DvtDType outp
   if (code == DVT_OK) {
     code = dvt_check_dtype(dvt_output_tensor(ctx, 0), output, "output 0", reason, size);
   }
-  if (code != DVT_OK) return code;
-  return dvt_check_broadcast(ctx, ((const DvtBinaryAttributes*)ctx->attributes)->axis, reason,
-                             size);
+  return code == DVT_OK ? dvt_check_inferred(ctx, infer, 0, reason, size) : code;
 }
 
 /* ---- Tables ---------------------------------------------------------------------------------- */
@@ -297,14 +296,15 @@ static const DvtAttribute is_inf_attributes[] = {
   .abi_version = DVT_KERNEL_ABI_VERSION,                                               \
   .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE | DVT_KERNEL_IN_PLACE, .output_min = 1, \
   .output_max = 1
-#define DVT_UNARY DVT_COMMON_IN_PLACE, .input_min = 1, .input_max = 1
-#define DVT_PREDICATE DVT_COMMON, .input_min = 1, .input_max = 1
-#define DVT_VARIADIC DVT_COMMON_IN_PLACE, .input_min = 1, .input_max = UINT16_MAX
+#define DVT_UNARY DVT_COMMON_IN_PLACE, .input_min = 1, .input_max = 1, .infer = dvt_infer_same
+#define DVT_PREDICATE DVT_COMMON, .input_min = 1, .input_max = 1, .infer = dvt_infer_same
+#define DVT_VARIADIC \
+  DVT_COMMON_IN_PLACE, .input_min = 1, .input_max = UINT16_MAX, .infer = dvt_infer_broadcast
 #define DVT_BINARY_RECORD                                                         \
   .input_min = 2, .input_max = 2, .attribute_bytes = sizeof(DvtBinaryAttributes), \
   .attribute_count = 1, .attributes = binary_attributes
-#define DVT_BINARY DVT_COMMON_IN_PLACE, DVT_BINARY_RECORD
-#define DVT_COMPARISON DVT_COMMON, DVT_BINARY_RECORD
+#define DVT_BINARY DVT_COMMON_IN_PLACE, DVT_BINARY_RECORD, .infer = dvt_infer_binary
+#define DVT_COMPARISON DVT_COMMON, DVT_BINARY_RECORD, .infer = dvt_infer_binary
 #define DVT_ACTIVATION                                                                 \
   DVT_UNARY, .attribute_bytes = sizeof(DvtActivationAttributes), .attribute_count = 2, \
              .attributes = activation_attributes
@@ -380,7 +380,7 @@ static DvtCode check_unary_bool(const DvtContext* ctx, char* reason, size_t size
   return check_map(ctx, 1, 1, DVT_BOOL, DVT_BOOL, reason, size);
 }
 static DvtCode check_binary_bool(const DvtContext* ctx, char* reason, size_t size) {
-  return check_placed(ctx, DVT_BOOL, DVT_BOOL, reason, size);
+  return check_placed(ctx, DVT_BOOL, DVT_BOOL, dvt_infer_binary, reason, size);
 }
 
 static const DvtKernel kernels[] = {
@@ -453,12 +453,14 @@ static const DvtKernel kernels[] = {
      DVT_COMMON,
      .input_min = 3,
      .input_max = 3,
+     .infer = dvt_infer_broadcast,
      .run = dvt_run_where,
      .check = dvt_check_where},
     {.name = "Cast",
      DVT_COMMON,
      .input_min = 1,
      .input_max = 1,
+     .infer = dvt_infer_same,
      .run = dvt_run_cast,
      .check = dvt_check_cast},
 };

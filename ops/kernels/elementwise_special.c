@@ -3,6 +3,24 @@
 #include "ops/kernels/common.h"
 #include "ops/kernels/elementwise.h"
 #include "ops/kernels/elementwise_loops.h"
+#include "ops/kernels/shape.h"
+
+/* ---- Binary operators -------------------------------------------------------------------------
+ */
+
+DvtCode dvt_infer_binary(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  const DvtCode code = dvt_check_attributes(ctx, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtBinaryAttributes* attributes = ctx->attributes;
+  return dvt_infer_placed(ctx, attributes->axis, outputs, reason, size);
+}
+
+DvtCode dvt_infer_prelu(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  const DvtCode code = dvt_infer_binary(ctx, outputs, reason, size);
+  if (code != DVT_OK) return code;
+  return dvt_check_same_shape(dvt_input_tensor(ctx, 0), &outputs[0], "x and slope together", reason,
+                              size);
+}
 
 /* ---- Pow ------------------------------------------------------------------------------------- */
 
@@ -34,8 +52,7 @@ DvtCode dvt_check_pow(const DvtContext* ctx, DvtDType dtype, char* reason, size_
   if (dvt_input_tensor(ctx, 1)->dtype == DVT_BOOL) {
     return dvt_refuse(reason, size, "input 1: expected a number, got bool");
   }
-  return dvt_check_broadcast(ctx, ((const DvtBinaryAttributes*)ctx->attributes)->axis, reason,
-                             size);
+  return dvt_check_inferred(ctx, dvt_infer_binary, 0, reason, size);
 }
 
 /* ---- Clip ------------------------------------------------------------------------------------ */
@@ -71,8 +88,8 @@ DvtCode dvt_check_clip(const DvtContext* ctx, DvtDType dtype, char* reason, size
   if (code == DVT_OK) code = dvt_check_counts(ctx, 1, 3, 1, 1, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* output = dvt_output_tensor(ctx, 0);
-  code = dvt_check_same_shape(dvt_input_tensor(ctx, 0), output, "output 0", reason, size);
-  if (code == DVT_OK) code = dvt_check_dtype(output, dtype, "output 0", reason, size);
+  code = dvt_check_dtype(output, dtype, "output 0", reason, size);
+  if (code == DVT_OK) code = dvt_check_inferred(ctx, dvt_infer_same, 0, reason, size);
   for (uint32_t i = 0; code == DVT_OK && i < ctx->input_count; ++i) {
     if (!dvt_has_input(ctx, i)) continue;
     const DvtTensor* input = dvt_input_tensor(ctx, i);
@@ -109,7 +126,7 @@ DvtCode dvt_check_where(const DvtContext* ctx, char* reason, size_t size) {
   for (uint32_t i = 1; code == DVT_OK && i < 3; ++i) {
     code = dvt_check_dtype(dvt_input_tensor(ctx, i), dtype, "inputs 1 and 2", reason, size);
   }
-  return code == DVT_OK ? dvt_check_broadcast(ctx, -1, reason, size) : code;
+  return code == DVT_OK ? dvt_check_inferred(ctx, dvt_infer_broadcast, 0, reason, size) : code;
 }
 
 /* ---- Cast ------------------------------------------------------------------------------------ */
@@ -143,6 +160,5 @@ DvtCode dvt_run_cast(void* context) {
 DvtCode dvt_check_cast(const DvtContext* ctx, char* reason, size_t size) {
   const DvtCode code = dvt_check_counts(ctx, 1, 1, 1, 1, reason, size);
   if (code != DVT_OK) return code;
-  return dvt_check_same_shape(dvt_input_tensor(ctx, 0), dvt_output_tensor(ctx, 0), "output 0",
-                              reason, size);
+  return dvt_check_inferred(ctx, dvt_infer_same, 0, reason, size);
 }

@@ -8,6 +8,11 @@
 
 #include "davit/kernel.h"
 
+/* infer() of the binary kernels, whose record is a DvtBinaryAttributes. The slope of PRelu must
+ * broadcast to x. */
+DvtCode dvt_infer_binary(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size);
+DvtCode dvt_infer_prelu(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size);
+
 /* The exponent may have any numeric dtype; `dtype` is that of the base and the output. */
 DvtCode dvt_run_pow(void* context);
 DvtCode dvt_check_pow(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size);

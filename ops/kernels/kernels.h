@@ -16,19 +16,24 @@
 extern "C" {
 #endif
 
-DvtKernelTable dvt_kernels_activation(void);  /* Celu Gelu Mish ... */
-DvtKernelTable dvt_kernels_bitwise(void);     /* BitShift BitwiseAnd ... */
-DvtKernelTable dvt_kernels_elementwise(void); /* Add Sub Mul Div Pow Equal Relu Sigmoid HardSigmoid
-                                                 Sqrt Clip Cast ... */
-DvtKernelTable dvt_kernels_movement(void);    /* Copy Concat Slice Split Transpose Pad Gather ... */
+/* One line a family, sorted. */
+/* clang-format off */
+DvtKernelTable dvt_kernels_activation(void); /* Celu Gelu Mish ... */
+DvtKernelTable dvt_kernels_alias(void); /* Identity Reshape Flatten Squeeze Unsqueeze */
+DvtKernelTable dvt_kernels_bitwise(void); /* BitShift BitwiseAnd ... */
+DvtKernelTable dvt_kernels_convolution(void); /* Conv ConvTranspose */
+DvtKernelTable dvt_kernels_elementwise(void); /* Add Equal Relu HardSigmoid Sqrt Clip Cast ... */
+DvtKernelTable dvt_kernels_fill(void); /* Fill Shape Size */
+DvtKernelTable dvt_kernels_gather(void); /* Gather */
 DvtKernelTable dvt_kernels_integer_matrix(void); /* MatMulInteger QLinearMatMul */
-DvtKernelTable dvt_kernels_convolution(void);    /* Conv ConvTranspose */
-DvtKernelTable dvt_kernels_matrix(void);         /* MatMul Gemm */
-DvtKernelTable dvt_kernels_pooling(void);        /* MaxPool AveragePool GlobalAveragePool */
-DvtKernelTable dvt_kernels_normalisation(void);  /* BatchNormalization Softmax */
-DvtKernelTable dvt_kernels_reduction(void);      /* ReduceMean ... */
-DvtKernelTable dvt_kernels_quantisation(void);   /* QuantizeLinear ... */
-DvtKernelTable dvt_kernels_resize(void);         /* Resize */
+DvtKernelTable dvt_kernels_matrix(void); /* MatMul Gemm */
+DvtKernelTable dvt_kernels_movement(void); /* Copy Concat Split Transpose Slice Pad Expand Tile */
+DvtKernelTable dvt_kernels_normalisation(void); /* BatchNormalization Softmax */
+DvtKernelTable dvt_kernels_pooling(void); /* MaxPool AveragePool GlobalAveragePool */
+DvtKernelTable dvt_kernels_quantisation(void); /* QuantizeLinear ... */
+DvtKernelTable dvt_kernels_reduction(void); /* ReduceMean ... */
+DvtKernelTable dvt_kernels_resize(void); /* Resize */
+/* clang-format on */
 
 #ifdef __cplusplus
 }

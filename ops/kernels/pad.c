@@ -1,6 +1,5 @@
 #include "ops/kernels/pad.h"
 
-#include "ops/kernels/common.h"
 #include "ops/kernels/movement.h"
 #include "ops/kernels/strided.h"
 
@@ -10,14 +9,57 @@ typedef struct Axis {
   int64_t before, low, high;
 } Axis;
 
-static Axis axis_of(const DvtContext* ctx, uint32_t d) {
-  const DvtPadAttributes* attributes = ctx->attributes;
-  const int64_t extent = dvt_input_tensor(ctx, 0)->dims[d];
-  const int64_t before = attributes->before[d];
-  const int64_t after = dvt_output_tensor(ctx, 0)->dims[d] - extent - before;
+/* What is put before and after each axis. */
+typedef struct Amounts {
+  int64_t before[DVT_MAX_RANK], after[DVT_MAX_RANK];
+} Amounts;
+
+static Axis axis_of(const Amounts* amounts, uint32_t d, int64_t extent) {
+  const int64_t before = amounts->before[d];
+  const int64_t after = amounts->after[d];
   return (Axis){.before = before,
                 .low = before < 0 ? -before : 0,
                 .high = after < 0 ? extent + after : extent};
+}
+
+/* Amounts that are inputs: two per axis that input 3 names, or of all axes. */
+static DvtCode read_amounts(const DvtContext* ctx, uint32_t rank, Amounts* amounts, char* reason,
+                            size_t size) {
+  int64_t pads[2 * DVT_MAX_RANK];
+  int64_t axes[DVT_MAX_RANK];
+  uint32_t count = 0;
+  uint32_t axis_count = rank;
+  for (uint32_t i = 0; i < rank; ++i) axes[i] = i;
+  DvtCode code = dvt_read_integers(ctx, 2, "pads", pads, 2 * DVT_MAX_RANK, &count, reason, size);
+  if (code == DVT_OK && dvt_has_input(ctx, 3)) {
+    code = dvt_read_integers(ctx, 3, "axes", axes, DVT_MAX_RANK, &axis_count, reason, size);
+  }
+  uint32_t mask = 0;
+  if (code == DVT_OK) code = dvt_axes_mask(axes, axis_count, rank, &mask, reason, size);
+  if (code != DVT_OK) return code;
+  if (count != 2 * axis_count) {
+    return dvt_refuse(reason, size, "pads: expected %u values, got %u", 2 * axis_count, count);
+  }
+  for (uint32_t i = 0; i < axis_count; ++i) {
+    const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
+    amounts->before[axis] = pads[i];
+    amounts->after[axis] = pads[axis_count + i];
+  }
+  return DVT_OK;
+}
+
+static DvtCode describe(const DvtContext* ctx, Amounts* amounts, char* reason, size_t size) {
+  const DvtPadAttributes* attributes = ctx->attributes;
+  const uint32_t rank = dvt_input_tensor(ctx, 0)->rank;
+  *amounts = (Amounts){{0}, {0}};
+  if (attributes->rank == DVT_LIST_INPUT) return read_amounts(ctx, rank, amounts, reason, size);
+  if (attributes->rank != rank) {
+    return dvt_refuse(reason, size, "pads of %lld axes for an input of rank %u",
+                      (long long)attributes->rank, rank);
+  }
+  memcpy(amounts->before, attributes->before, sizeof amounts->before);
+  memcpy(amounts->after, attributes->after, sizeof amounts->after);
+  return DVT_OK;
 }
 
 static int64_t positive_modulo(int64_t value, int64_t divisor) {
@@ -83,10 +125,17 @@ static void pad_row(const Pad* pad, const Axis* axis, const char* from, char* to
 
 DvtCode dvt_pad_run(void* context) {
   const DvtContext* ctx = context;
+  if (dvt_has_parameters(ctx, DVT_PAD_PARAMETERS)) {
+    const DvtCode code = dvt_pad_check(ctx, NULL, 0);
+    if (code != DVT_OK) return code;
+  }
   const DvtPadAttributes* attributes = ctx->attributes;
   const DvtTensor* input = dvt_input_tensor(ctx, 0);
   const DvtTensor* output = dvt_output_tensor(ctx, 0);
   if (output->bytes == 0) return DVT_OK;
+  Amounts amounts;
+  const DvtCode code = describe(ctx, &amounts, NULL, 0);
+  if (code != DVT_OK) return code;
   Pad pad = {.mode = attributes->mode, .size = dvt_dtype_size(output->dtype)};
   if (dvt_has_input(ctx, 1)) {
     memcpy(pad.value, dvt_input_data(ctx, 1), pad.size);
@@ -98,7 +147,7 @@ DvtCode dvt_pad_run(void* context) {
     return DVT_OK;
   }
   Axis axes[DVT_MAX_RANK];
-  for (uint32_t d = 0; d < output->rank; ++d) axes[d] = axis_of(ctx, d);
+  for (uint32_t d = 0; d < output->rank; ++d) axes[d] = axis_of(&amounts, d, input->dims[d]);
   int64_t strides[DVT_MAX_RANK];
   dvt_row_major_strides(input, strides);
   const uint32_t last = (uint32_t)output->rank - 1;
@@ -126,14 +175,44 @@ DvtCode dvt_pad_run(void* context) {
   return DVT_OK;
 }
 
-DvtCode dvt_pad_check(const DvtContext* ctx, char* reason, size_t size) {
-  DvtCode code = dvt_check_attributes(ctx, reason, size);
-  if (code == DVT_OK) code = dvt_check_counts(ctx, 1, 2, 1, 1, reason, size);
+DvtCode dvt_pad_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  DvtCode code = dvt_check_inputs(ctx, 1, 4, reason, size);
+  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  Amounts amounts;
+  if (code == DVT_OK) code = describe(ctx, &amounts, reason, size);
   if (code != DVT_OK) return code;
   const DvtPadAttributes* attributes = ctx->attributes;
   const DvtTensor* input = dvt_input_tensor(ctx, 0);
-  const DvtTensor* output = dvt_output_tensor(ctx, 0);
-  code = dvt_check_dtype(output, input->dtype, "output 0", reason, size);
+  int64_t dims[DVT_MAX_RANK] = {0};
+  bool repeats_nothing = false;
+  for (uint32_t d = 0; d < input->rank; ++d) {
+    const int64_t extent = input->dims[d];
+    const int64_t before = amounts.before[d];
+    const int64_t after = amounts.after[d];
+    /* A side crops at most all there is. */
+    if (before < -extent || after < -extent || __builtin_add_overflow(extent, before, &dims[d]) ||
+        __builtin_add_overflow(dims[d], after, &dims[d]) || dims[d] < 0) {
+      return dvt_refuse(reason, size, "axis %u: pads %lld and %lld do not fit extent %lld", d,
+                        (long long)before, (long long)after, (long long)extent);
+    }
+    const Axis axis = axis_of(&amounts, d, extent);
+    repeats_nothing = repeats_nothing || axis.low >= axis.high;
+  }
+  code = dvt_infer_shape(&outputs[0], input->rank, dims, "output 0", reason, size);
+  if (code == DVT_OK && attributes->mode != DVT_PAD_CONSTANT && repeats_nothing &&
+      outputs[0].bytes > 0) {
+    return dvt_refuse(reason, size, "an axis has no element to repeat");
+  }
+  return code;
+}
+
+DvtCode dvt_pad_check(const DvtContext* ctx, char* reason, size_t size) {
+  DvtCode code = dvt_check_attributes(ctx, reason, size);
+  if (code == DVT_OK) code = dvt_check_counts(ctx, 1, 4, 1, 1, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtPadAttributes* attributes = ctx->attributes;
+  const DvtTensor* input = dvt_input_tensor(ctx, 0);
+  code = dvt_check_dtype(dvt_output_tensor(ctx, 0), input->dtype, "output 0", reason, size);
   if (code == DVT_OK && dvt_has_input(ctx, 1)) {
     code = dvt_check_dtype(dvt_input_tensor(ctx, 1), input->dtype, "input 1", reason, size);
     if (code == DVT_OK && dvt_tensor_elements(dvt_input_tensor(ctx, 1)) != 1) {
@@ -146,24 +225,6 @@ DvtCode dvt_pad_check(const DvtContext* ctx, char* reason, size_t size) {
     return dvt_refuse(reason, size, "mode: expected 0 to %d, got %lld", DVT_PAD_WRAP,
                       (long long)attributes->mode);
   }
-  if (input->rank != output->rank) {
-    return dvt_refuse(reason, size, "output 0: expected rank %u, got %u", input->rank,
-                      output->rank);
-  }
-  for (uint32_t d = 0; d < input->rank; ++d) {
-    const int64_t from = input->dims[d];
-    const int64_t to = output->dims[d];
-    const int64_t before = attributes->before[d];
-    /* No side crops more than there is or adds more than the output has: what goes after is
-     * to - from - before, so the same limits hold for it. */
-    if (before < -from || before > to) {
-      return dvt_refuse(reason, size, "axis %u: %lld before cannot turn extent %lld into %lld", d,
-                        (long long)before, (long long)from, (long long)to);
-    }
-    const Axis axis = axis_of(ctx, d);
-    if (attributes->mode != DVT_PAD_CONSTANT && output->bytes > 0 && axis.low >= axis.high) {
-      return dvt_refuse(reason, size, "axis %u has no element to repeat", d);
-    }
-  }
-  return DVT_OK;
+  if (dvt_lacks_parameters(ctx, DVT_PAD_PARAMETERS)) return DVT_OK;
+  return dvt_check_inferred(ctx, dvt_pad_infer, 0, reason, size);
 }

@@ -49,7 +49,8 @@ bool dvt_broadcast_dims(uint32_t* rank, int64_t dims[DVT_MAX_RANK], uint32_t mor
 }
 
 DvtCode dvt_infer_broadcast(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  const DvtCode code = dvt_check_inputs(ctx, ctx->input_count, UINT16_MAX, reason, size);
+  const DvtCode code =
+      dvt_check_inputs(ctx, ctx->input_count > 0 ? ctx->input_count : 1, UINT16_MAX, reason, size);
   if (code != DVT_OK) return code;
   uint32_t rank = 0;
   int64_t dims[DVT_MAX_RANK] = {0};
@@ -124,6 +125,27 @@ DvtCode dvt_read_integer(const DvtContext* ctx, uint32_t index, const char* what
   const DvtCode code = dvt_read_integers(ctx, index, what, value, 1, &count, reason, size);
   if (code != DVT_OK || count == 1) return code;
   return dvt_refuse(reason, size, "%s: expected one element, got none", what);
+}
+
+DvtCode dvt_read_list(const DvtContext* ctx, const DvtIntegerList* list, uint32_t index,
+                      const char* what, int64_t values[DVT_MAX_RANK], int32_t* count, char* reason,
+                      size_t size) {
+  *count = -1;
+  if (list->count == DVT_LIST_NONE) return DVT_OK;
+  if (list->count == DVT_LIST_INPUT) {
+    uint32_t read = 0;
+    const DvtCode code =
+        dvt_read_integers(ctx, index, what, values, DVT_MAX_RANK, &read, reason, size);
+    if (code == DVT_OK) *count = (int32_t)read;
+    return code;
+  }
+  if (list->count < 0 || list->count > DVT_MAX_RANK) {
+    return dvt_refuse(reason, size, "%s: expected at most %d values, got %" PRId64, what,
+                      DVT_MAX_RANK, list->count);
+  }
+  memcpy(values, list->values, (size_t)list->count * sizeof values[0]);
+  *count = (int32_t)list->count;
+  return DVT_OK;
 }
 
 DvtCode dvt_check_inferred(const DvtContext* ctx, DvtKernelInferFn infer, uint32_t scratch,

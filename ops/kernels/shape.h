@@ -7,10 +7,10 @@
  * context is as untrusted as in check(): it begins with dvt_check_inputs(), and
  * dvt_check_attributes() when it reads the record.
  *
- * Parameters that are inputs (axes, sizes ...; DvtKernel.host_inputs) are read with
- * dvt_read_integers(). When shapes are static but values are not, check() runs while such an
- * input has no data yet: it then leaves to run() what depends on them, and run() refuses values
- * that do not fit the tensors. See dvt_has_data().
+ * Parameters (axes, sizes ...) are in the record when they are constant, and inputs of the kernel
+ * otherwise (DvtKernel.host_inputs): DvtIntegerList. When shapes are static but values are not,
+ * check() runs while such an input has no data yet: it then leaves to run() what depends on
+ * values, and run() checks again. See dvt_has_parameters() and dvt_lacks_parameters().
  *
  * Threads  Pure functions of their arguments. Called at run time: no allocation, no locks.
  * Trust    As common.h: ranks and dims of tensors are the verifier's or the executor's; counts,
@@ -38,7 +38,8 @@ DvtCode dvt_infer_scratch(DvtTensor* output, uint64_t bytes, char* reason, size_
 /* Every output has the shape of input 0. */
 DvtCode dvt_infer_same(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size);
 
-/* Output 0 has the shape that all inputs broadcast to, as numpy does; none may be absent. */
+/* Output 0 has the shape that all inputs broadcast to, as numpy does. There is
+ * one at least, and none is absent. */
 DvtCode dvt_infer_broadcast(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size);
 
 /* ---- Parts of infer() -------------------------------------------------------------------------
@@ -68,6 +69,39 @@ DvtCode dvt_read_integers(const DvtContext* ctx, uint32_t index, const char* wha
 /* The same for a parameter of exactly one element. */
 DvtCode dvt_read_integer(const DvtContext* ctx, uint32_t index, const char* what, int64_t* value,
                          char* reason, size_t size);
+
+/* A list in an attribute record: as it is there, or as an input holds it. */
+typedef struct DvtIntegerList {
+  int64_t count; /* Of the values below, or one of these: */
+  int64_t values[DVT_MAX_RANK];
+} DvtIntegerList;
+enum {
+  DVT_LIST_INPUT = -1, /* An input of the kernel has the list. */
+  DVT_LIST_NONE = -2,  /* There is none. */
+};
+
+/* Reads `list`, or input `index` if it says so. *count is -1 when there is none. */
+DvtCode dvt_read_list(const DvtContext* ctx, const DvtIntegerList* list, uint32_t index,
+                      const char* what, int64_t values[DVT_MAX_RANK], int32_t* count, char* reason,
+                      size_t size);
+
+/* True when an input in the mask is present: run() has to check() once more, because values may
+ * not have been there before. */
+static inline bool dvt_has_parameters(const DvtContext* ctx, uint32_t mask) {
+  for (uint32_t i = 0; i < ctx->input_count && i < 32; ++i) {
+    if ((mask >> i & 1u) != 0 && dvt_has_input(ctx, i)) return true;
+  }
+  return false;
+}
+
+/* True when the values of a present input in the mask are not there: check() can judge neither
+ * them nor the shapes that depend on them. */
+static inline bool dvt_lacks_parameters(const DvtContext* ctx, uint32_t mask) {
+  for (uint32_t i = 0; i < ctx->input_count && i < 32; ++i) {
+    if ((mask >> i & 1u) != 0 && dvt_has_input(ctx, i) && !dvt_has_data(ctx, i)) return true;
+  }
+  return false;
+}
 
 /* ---- For check() ------------------------------------------------------------------------------
  */

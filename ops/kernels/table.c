@@ -12,10 +12,24 @@ static once_flag joined = ONCE_FLAG_INIT;
 
 static void join(void) {
   const DvtKernelTable families[] = {
-      dvt_kernels_activation(), dvt_kernels_bitwise(),       dvt_kernels_elementwise(),
-      dvt_kernels_movement(),   dvt_kernels_convolution(),   dvt_kernels_matrix(),
-      dvt_kernels_pooling(),    dvt_kernels_normalisation(), dvt_kernels_reduction(),
-      dvt_kernels_resize(),     dvt_kernels_quantisation(),  dvt_kernels_integer_matrix(),
+      /* One line a family, sorted. */
+      /* clang-format off */
+      dvt_kernels_activation(),
+      dvt_kernels_alias(),
+      dvt_kernels_bitwise(),
+      dvt_kernels_convolution(),
+      dvt_kernels_elementwise(),
+      dvt_kernels_fill(),
+      dvt_kernels_gather(),
+      dvt_kernels_integer_matrix(),
+      dvt_kernels_matrix(),
+      dvt_kernels_movement(),
+      dvt_kernels_normalisation(),
+      dvt_kernels_pooling(),
+      dvt_kernels_quantisation(),
+      dvt_kernels_reduction(),
+      dvt_kernels_resize(),
+      /* clang-format on */
   };
   for (size_t i = 0; i < sizeof families / sizeof families[0]; ++i) {
     for (size_t k = 0; k < families[i].count; ++k) {

@@ -90,7 +90,8 @@ void check_binary(const char* op, DvtDType dtype, DvtDType output_dtype,
   Random random(static_cast<uint32_t>(dtype) * 131 + static_cast<uint32_t>(op[0]));
   for (int round = 0; round < 60; ++round) {
     const Dims shape = random.dims();
-    const Dims a_dims = broadcast_operand(random, shape);
+    const bool one_way = std::string(op) == "PRelu";  // The slope broadcasts to x.
+    const Dims a_dims = one_way ? shape : broadcast_operand(random, shape);
     const Dims b_dims = broadcast_operand(random, shape);
     const Dims out_dims = joined(a_dims, b_dims);
     const auto a = random_values<T>(random, product(a_dims));
@@ -554,8 +555,10 @@ TEST_CASE("pointwise checks name what they refuse") {
   CHECK(refusal("Add.f32", V{f}, V{f}, &kLastAxes) == "expected 2 to 2 inputs, got 1");
   CHECK(refusal("Add.f32", V{f, f}, V{f, f}, &kLastAxes) == "expected 1 to 1 outputs, got 2");
   CHECK(refusal("Add.f32", V{f, row}, V{f}, &kLastAxes) ==
-        "input 1: shape [4] does not broadcast to the output's [2,3]");
-  CHECK(refusal("Add.f32", V{f, f}, V{big}, &kLastAxes).empty());  // [1,2,3] is as good.
+        "input 1: shape [4] does not broadcast with [2,3]");
+  CHECK(refusal("PRelu.f32", V{f, big}, V{f}, &kLastAxes) ==
+        "x and slope together: expected shape [2,3], got [1,2,3]");
+  CHECK(!refusal("Add.f32", V{f, f}, V{big}, &kLastAxes).empty());
   CHECK(!refusal("Add.f32", V{big, f}, V{f}, &kLastAxes).empty());
   CHECK(!refusal("Add.f32", V{f, Operand::absent()}, V{f}, &kLastAxes).empty());
   CHECK(refusal("Add.f32", V{f, f}, V{f}, nullptr) == "the attribute record is absent");

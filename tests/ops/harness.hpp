@@ -17,6 +17,7 @@
 #include "base/dtype.hpp"
 #include "davit/kernel.h"
 #include "ops/definition.hpp"
+#include "tests/support/run_dynamic.hpp"
 
 namespace davit::test {
 
@@ -117,6 +118,11 @@ inline void run_kernel(const std::string& name, std::vector<Operand> inputs,
   std::string reason;
   const DvtCode code = call.check(&reason);
   REQUIRE_MESSAGE(code == DVT_OK, name, ": ", reason);
+  if (kernel->infer != nullptr) {
+    std::vector<DvtTensor> inferred;
+    REQUIRE_MESSAGE(call.infer(inferred, &reason) == DVT_OK, name, ": ", reason);
+    CHECK(std::memcmp(&inferred[0], &outputs[0].tensor, sizeof(DvtTensor)) == 0);
+  }
   REQUIRE(call.run() == DVT_OK);
 }
 
@@ -229,7 +235,9 @@ class OneNode {
     for (const ir::ValueId value : module_.inputs(node_)) {
       inputs.push_back(value == ir::kNoValue ? nullptr : module_.constant(value));
     }
-    return ops::evaluate(view(), inputs);
+    auto outputs = ops::evaluate(view(), inputs);
+    if (outputs.ok()) check_dynamic(inputs, *outputs);
+    return outputs;
   }
   // The only output's shape as text: "[1,N,?]", "none" when unknown, or the error.
   std::string shape() {
@@ -250,6 +258,26 @@ class OneNode {
   std::vector<ops::InferredOutput> found;
 
  private:
+  // The same with dynamic shapes, and with parameters that arrive at run time, gives the same bits.
+  void check_dynamic(const std::vector<const ir::TensorData*>& inputs,
+                     const std::vector<ir::TensorData>& expected) {
+    const auto recipe = definition->recipe(view());
+    if (recipe->kernel == nullptr || recipe->kernel->infer == nullptr) return;
+    for (const testing::Known known :
+         {testing::Known{.ranks = true, .parameters = true}, {true, false}, {false, false}}) {
+      const auto got = testing::run_dynamic(module_, node_, inputs, known);
+      INFO(std::string(module_.op_label(node_)), known.ranks ? " ranks" : "",
+           known.parameters ? " parameters" : "");
+      const bool may_lack = !known.parameters || !known.ranks;
+      if (!got.ok() && got.status().code() == DVT_UNSUPPORTED && may_lack) continue;
+      REQUIRE_MESSAGE(got.ok(), got.status().to_string());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        if (expected[i].bytes == nullptr) continue;
+        CHECK(expected[i].dims == (*got)[i].dims);
+        CHECK(*expected[i].bytes == *(*got)[i].bytes);
+      }
+    }
+  }
   std::string next_name() { return "v" + std::to_string(next_++); }
   ir::ValueId untyped() {
     const ir::ValueId value = module_.add_value(ir::kMainGraph, next_name());
