@@ -49,6 +49,10 @@ Status check_supported(const ir::Module& module);
 // alone. Returns the number of values about which more is known than before.
 Result<uint32_t> infer_shapes(ir::Module& module);
 
+// infer_shapes() leaves alone what contradicts itself inside a branch, since the branch may turn out
+// never to be taken. After all passes, this reports it.
+Status check_inference(ir::Module& module);
+
 // infer_shapes(), and evaluates every node whose inputs are constant. Left to run time: results
 // above 64 MiB or above 4 times the inputs plus 1 MiB, more than 2^30 multiplications, and nodes
 // whose kernel fails. Returns the number of nodes that vanished.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "base/checked.hpp"
 #include "ops/defs/common.hpp"
@@ -128,14 +129,33 @@ std::vector<int64_t> tail(const std::vector<int64_t>& dims) {
   return {dims.begin() + 2, dims.end()};
 }
 
+Status unknown_kernel(const NodeView& node) {
+  return node.error(DVT_UNSUPPORTED, "the rank of W is not known, and kernel_shape is missing",
+                    DVT_STAGE_LOWER);
+}
+
+// Of X or W, whichever is known.
+std::optional<size_t> spatial_rank(const NodeView& node) {
+  for (const uint32_t input : {0U, 1U}) {
+    const ir::Shape* shape = node.input_shape(input);
+    if (shape != nullptr && shape->size() > 2) return shape->size() - 2;
+  }
+  return std::nullopt;
+}
+
 Result<Recipe> recipe_conv(const NodeView& node) {
   auto kernel = require_kernel(node, "Conv", node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
-  auto window = read_window(node, tail(*node.input_extents(1)));
+  auto extents = kernel_extents(node);
+  if (!extents.ok()) return std::move(extents.status());
+  // Without W's extents nothing but the pads of auto_pad is open, and these the kernel works out.
+  const std::optional<size_t> spatial = spatial_rank(node);
+  if (!*extents && !spatial) return unknown_kernel(node);
+  auto window = read_window(node, *extents ? **extents : std::vector<int64_t>(*spatial, 1));
   if (!window.ok()) return std::move(window.status());
-  const DvtConvAttributes attributes = {
-      .group = node.attribute_int("group", 1),
-      .window = window_attributes(*window, tail(*node.input_extents(0)))};
+  const auto in = *extents ? spatial_dims(node.input_shape(0)) : std::span<const ir::Dim>();
+  const DvtConvAttributes attributes = {.group = node.attribute_int("group", 1),
+                                        .window = window_attributes(*window, in)};
   Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
   if (node.input_dtype(0) == DVT_F32) recipe.workspace_bytes = {dvt_conv_workspace_bytes()};
   return recipe;
@@ -276,24 +296,62 @@ Status infer_transpose(const NodeView& node, std::span<InferredOutput> outputs) 
   return {};
 }
 
+// The record's pads_end along one dim: it makes the output's extent follow from the input's in one
+// way, whatever the model says of pads, padding and shape.
+Result<std::pair<int64_t, int64_t>> transposed_pads(const NodeView& node,
+                                                    const Transposed& transposed, size_t dim,
+                                                    ir::Dim in) {
+  const Window& window = transposed.window;
+  const int64_t extra = transposed.output_padding.empty() ? 0 : transposed.output_padding[dim];
+  const int64_t reach = (window.kernel[dim] - 1) * window.dilations[dim] + 1;
+  if (in.is_known()) {
+    const Extent extent = transposed_extent(transposed, dim, in.extent());
+    const int64_t end =
+        window.strides[dim] * (in.extent() - 1) + reach - extent.pad_begin - extent.out;
+    return std::pair(extent.pad_begin, end);
+  }
+  if (!transposed.output_shape.empty()) {
+    return node.error(DVT_UNSUPPORTED, "output_shape needs an input of a known shape",
+                      DVT_STAGE_LOWER);
+  }
+  const bool same =
+      window.auto_pad == AutoPad::kSameUpper || window.auto_pad == AutoPad::kSameLower;
+  if (!same) return std::pair(window.pads_begin[dim], window.pads_end[dim] - extra);
+  // The output is the input times the stride, so what is cut off does not depend on the input.
+  const int64_t begin = split_pads(window.auto_pad, reach - window.strides[dim] + extra).first;
+  return std::pair(begin, reach - window.strides[dim] - begin);
+}
+
 Result<Recipe> recipe_transpose(const NodeView& node) {
   auto kernel = require_kernel(node, "ConvTranspose", node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
-  const auto w = *node.input_extents(1);
-  const auto in = tail(*node.input_extents(0));
-  auto transposed = read_transposed(node, tail(w));
+  auto extents = kernel_extents(node);
+  if (!extents.ok()) return std::move(extents.status());
+  const std::optional<size_t> spatial = spatial_rank(node);
+  if (!*extents && !spatial) return unknown_kernel(node);
+  auto transposed = read_transposed(node, *extents ? **extents : std::vector<int64_t>(*spatial, 1));
   if (!transposed.ok()) return std::move(transposed.status());
-  for (size_t i = 0; i < in.size(); ++i) {
-    const Extent extent = transposed_extent(*transposed, i, in[i]);
-    transposed->window.pads_begin[i] = extent.pad_begin;
-    transposed->window.pads_end[i] = extent.pad_end;
+  const AutoPad auto_pad = transposed->window.auto_pad;
+  if (!*extents && (!transposed->output_shape.empty() || auto_pad == AutoPad::kSameUpper ||
+                    auto_pad == AutoPad::kSameLower)) {
+    return node.error(DVT_UNSUPPORTED, "auto_pad and output_shape need a W of known extents",
+                      DVT_STAGE_LOWER);
+  }
+  const auto in = *extents ? spatial_dims(node.input_shape(0)) : std::span<const ir::Dim>();
+  const Transposed original = *transposed;
+  for (size_t i = 0; i < original.window.spatial(); ++i) {
+    auto pads = transposed_pads(node, original, i, i < in.size() ? in[i] : ir::Dim());
+    if (!pads.ok()) return std::move(pads.status());
+    std::tie(transposed->window.pads_begin[i], transposed->window.pads_end[i]) = *pads;
   }
   transposed->window.auto_pad = AutoPad::kNotSet;
   const DvtConvAttributes attributes = {.group = node.attribute_int("group", 1),
                                         .window = window_attributes(transposed->window, in)};
   Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
   if (node.input_dtype(0) == DVT_F32) {
-    const auto rows = checked_mul(static_cast<uint64_t>(w[1]), volume(w));
+    const auto w = node.input_extents(1);
+    const auto rows =
+        w ? checked_mul(static_cast<uint64_t>((*w)[1]), volume(*w)) : std::optional<uint64_t>(0);
     const uint64_t bytes = rows && *rows <= INT64_MAX
                                ? dvt_conv_transpose_workspace_bytes(static_cast<int64_t>(*rows))
                                : 0;

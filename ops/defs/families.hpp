@@ -15,6 +15,7 @@ namespace davit::ops {
 
 std::span<const OperatorDefinition> activation_operators();
 std::span<const OperatorDefinition> bitwise_operators();
+std::span<const OperatorDefinition> control_operators();
 std::span<const OperatorDefinition> elementwise_operators();
 std::span<const OperatorDefinition> movement_operators();
 std::span<const OperatorDefinition> shape_operators();

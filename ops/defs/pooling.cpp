@@ -56,10 +56,9 @@ Result<Recipe> recipe_pool(const NodeView& node, std::string_view base) {
   if (!kernel.ok()) return std::move(kernel.status());
   auto window = read_pool(node);
   if (!window.ok()) return std::move(window.status());
-  const auto x = *node.input_extents(0);
   DvtPoolAttributes attributes = {
       .kernel = {1, 1, 1},
-      .window = window_attributes(*window, {x.begin() + 2, x.end()}),
+      .window = window_attributes(*window, spatial_dims(node.input_shape(0))),
       .ceil_mode = window->ceil_mode ? 1 : 0,
       .count_include_pad = node.attribute_int("count_include_pad", 0) != 0 ? 1 : 0,
       .storage_order = node.attribute_int("storage_order", 0) != 0 ? 1 : 0,
@@ -100,8 +99,9 @@ Status infer_global(const NodeView& node, std::span<InferredOutput> outputs) {
 Result<Recipe> recipe_global(const NodeView& node, DvtReduceOp op) {
   auto kernel = require_kernel(node, "Reduce", node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
-  const int64_t all = (int64_t{1} << node.input_extents(0)->size()) - 1;
-  const DvtReduceAttributes attributes = {.op = op, .axes = all & ~int64_t{3}};
+  const ir::Shape* x = node.input_shape(0);
+  const int64_t all = x == nullptr ? int64_t{-1} : (int64_t{1} << x->size()) - 1;
+  const DvtReduceAttributes attributes = {.op = op, .axes = all & ~int64_t{3}, .keep_dims = 1};
   return plain_recipe(node, *kernel, attribute_bytes(attributes));
 }
 Result<Recipe> recipe_global_average(const NodeView& node) {

@@ -115,9 +115,15 @@ Result<Recipe> recipe_reduce(const NodeView& node) {
   if (op >= DVT_REDUCE_L2 && !is_float) {
     return node.error(DVT_UNSUPPORTED, "no kernel for integers", DVT_STAGE_LOWER);
   }
-  auto mask = axes_mask(node, axes, node.input_extents(0)->size());
+  const ir::Shape* x = node.input_shape(0);
+  if (x == nullptr && !axes.empty()) {
+    return node.error(DVT_UNSUPPORTED, "the axes of an input of unknown rank", DVT_STAGE_LOWER);
+  }
+  Result<int64_t> mask = int64_t{-1};
+  if (x != nullptr) mask = axes_mask(node, axes, x->size());
   if (!mask.ok()) return std::move(mask.status());
-  const DvtReduceAttributes attributes = {.op = op, .axes = *mask};
+  const DvtReduceAttributes attributes = {
+      .op = op, .axes = *mask, .keep_dims = node.attribute_int("keepdims", 1) != 0 ? 1 : 0};
   Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
   recipe.inputs = {0};
   return recipe;

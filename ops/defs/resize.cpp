@@ -346,40 +346,68 @@ Status infer_resize(const NodeView& node, std::span<InferredOutput> outputs) {
   return {};
 }
 
+// Scales of dims that are not all known: the kernel works them out.
+void leave_scales(const NodeView& node, const Request& request, DvtResizeAttributes& attributes) {
+  const std::string policy = node.opset() >= 18
+                                 ? node.attribute_string("keep_aspect_ratio_policy", "stretch")
+                                 : std::string("stretch");
+  const double to_size = policy == "not_larger"    ? DVT_RESIZE_NOT_LARGER
+                         : policy == "not_smaller" ? DVT_RESIZE_NOT_SMALLER
+                                                   : DVT_RESIZE_TO_SIZE;
+  for (size_t i = 0; i < request.axes.size(); ++i) {
+    const size_t dim = request.axes[i];
+    const double span =
+        request.roi.empty() ? 1.0 : request.roi[request.axes.size() + i] - request.roi[i];
+    const bool by_scale = !request.scales.empty();
+    attributes.numerator[dim] =
+        by_scale ? request.scales[i] * span : static_cast<double>(request.sizes[i]);
+    attributes.denominator[dim] = by_scale ? DVT_RESIZE_BY_SCALE : to_size;
+  }
+}
+
 Result<Recipe> recipe_resize(const NodeView& node) {
   auto kernel = require_kernel(node, "Resize", node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
   auto attributes = read_modes(node);
   if (!attributes.ok()) return std::move(attributes.status());
-  const auto in = *node.input_extents(0);
-  auto request = read_request(node, in.size(), attributes->coordinates);
+  const ir::Shape* x = node.input_shape(0);
+  if (x == nullptr) {
+    return node.error(DVT_UNSUPPORTED, "the rank of X is not known", DVT_STAGE_LOWER);
+  }
+  auto request = read_request(node, x->size(), attributes->coordinates);
   if (!request.ok()) return std::move(request.status());
   if (!request->complete) {
     return node.error(DVT_UNSUPPORTED, "scales, sizes and roi must be constants", DVT_STAGE_LOWER);
   }
-  auto extents = resolve(node, *request, in);
-  if (!extents.ok()) return std::move(extents.status());
-  std::vector<int64_t> out;
   for (size_t i = 0; i < DVT_MAX_RANK; ++i) {
-    const bool used = i < in.size();
-    attributes->numerator[i] = used ? (*extents)[i].numerator : 1.0;
-    attributes->denominator[i] = used ? (*extents)[i].denominator : 1.0;
+    attributes->numerator[i] = attributes->denominator[i] = 1.0;
     attributes->roi_start[i] = 0.0;
     attributes->roi_end[i] = 1.0;
-    if (used) out.push_back((*extents)[i].out);
   }
   for (size_t i = 0; i < request->axes.size() && !request->roi.empty(); ++i) {
     attributes->roi_start[request->axes[i]] = request->roi[i];
     attributes->roi_end[request->axes[i]] = request->roi[request->axes.size() + i];
   }
+  uint64_t workspace = 1;
+  if (const auto in = node.input_extents(0)) {
+    auto extents = resolve(node, *request, *in);
+    if (!extents.ok()) return std::move(extents.status());
+    std::vector<int64_t> out;
+    for (size_t i = 0; i < in->size(); ++i) {
+      attributes->numerator[i] = (*extents)[i].numerator;
+      attributes->denominator[i] = (*extents)[i].denominator;
+      out.push_back((*extents)[i].out);
+    }
+    workspace = dvt_resize_workspace_bytes(&*attributes, static_cast<uint32_t>(in->size()),
+                                           in->data(), out.data());
+    if (workspace == 0 && checked_elements(out).value_or(1) != 0) {
+      return node.error(DVT_UNSUPPORTED, "the filter of this resize is too large", DVT_STAGE_LOWER);
+    }
+  } else {
+    leave_scales(node, *request, *attributes);
+  }
   Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(*attributes));
   recipe.inputs = {0};
-  const uint64_t workspace = dvt_resize_workspace_bytes(
-      &*attributes, static_cast<uint32_t>(in.size()), in.data(), out.data());
-  const bool empty = checked_elements(out).value_or(1) == 0;
-  if (workspace == 0 && !empty) {
-    return node.error(DVT_UNSUPPORTED, "the filter of this resize is too large", DVT_STAGE_LOWER);
-  }
   recipe.workspace_bytes = {std::max<uint64_t>(workspace, 1)};
   return recipe;
 }

@@ -128,17 +128,28 @@ Result<ir::Dim> window_output(const NodeView& node, const Window& window, size_t
                       std::to_string(end));
 }
 
-DvtWindowAttributes window_attributes(const Window& window, const std::vector<int64_t>& in) {
+DvtWindowAttributes window_attributes(const Window& window, std::span<const ir::Dim> in) {
   DvtWindowAttributes attributes{};
   for (size_t i = 0; i < DVT_SPATIAL_MAX; ++i) {
     const bool used = i < window.spatial();
-    const auto [begin, end] = used ? pads_of(window, i, in[i]) : std::pair<int64_t, int64_t>(0, 0);
+    const bool known = i < in.size() && in[i].is_known();
+    std::pair<int64_t, int64_t> pads(0, 0);
+    if (used && (known || !is_same(window.auto_pad))) {
+      pads = pads_of(window, i, known ? in[i].extent() : 0);
+    } else if (used) {
+      pads.first = window.auto_pad == AutoPad::kSameUpper ? DVT_PAD_SAME_UPPER : DVT_PAD_SAME_LOWER;
+    }
     attributes.strides[i] = used ? window.strides[i] : 1;
     attributes.dilations[i] = used ? window.dilations[i] : 1;
-    attributes.pads_begin[i] = begin;
-    attributes.pads_end[i] = end;
+    attributes.pads_begin[i] = pads.first;
+    attributes.pads_end[i] = pads.second;
   }
   return attributes;
+}
+
+std::span<const ir::Dim> spatial_dims(const ir::Shape* shape) {
+  if (shape == nullptr || shape->size() < 2) return {};
+  return std::span(*shape).subspan(2);
 }
 
 }  // namespace davit::ops

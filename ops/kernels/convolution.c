@@ -5,6 +5,7 @@
 #include "ops/kernels/element.h"
 #include "ops/kernels/gemm.h"
 #include "ops/kernels/kernels.h"
+#include "ops/kernels/shape.h"
 
 uint64_t dvt_conv_workspace_bytes(void) {
   return DVT_GEMM_WORKSPACE_BYTES;
@@ -139,6 +140,65 @@ DVT_INLINE DvtCode run_conv(const DvtContext* ctx, DvtDType dtype) {
   return DVT_OK;
 }
 
+DvtCode dvt_conv_check_ranks(const DvtContext* ctx, char* reason, size_t size) {
+  DvtCode code = dvt_check_inputs(ctx, 2, 3, reason, size);
+  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  if (code != DVT_OK) return code;
+  const uint32_t rank = dvt_input_tensor(ctx, 0)->rank;
+  if (rank >= 3 && rank <= 2 + DVT_SPATIAL_MAX && dvt_input_tensor(ctx, 1)->rank == rank) {
+    return DVT_OK;
+  }
+  return dvt_refuse(reason, size, "ranks %u and %u of X and W: expected equal, 3 to 5", rank,
+                    dvt_input_tensor(ctx, 1)->rank);
+}
+
+static DvtCode infer_conv(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  DvtCode code = dvt_conv_check_ranks(ctx, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtConvAttributes* attributes = ctx->attributes;
+  const DvtTensor* x = dvt_input_tensor(ctx, 0);
+  const DvtTensor* w = dvt_input_tensor(ctx, 1);
+  int64_t dims[2 + DVT_SPATIAL_MAX] = {x->dims[0], w->dims[0]};
+  code = dvt_window_infer(x->rank - 2U, &attributes->window, x->dims + 2, w->dims + 2, false,
+                          dims + 2, reason, size);
+  if (code == DVT_OK) code = dvt_infer_shape(&outputs[0], x->rank, dims, "Y", reason, size);
+  if (code == DVT_OK && ctx->output_count > 1) {
+    code = dvt_infer_scratch(&outputs[1], dvt_conv_workspace_bytes(), reason, size);
+  }
+  return code;
+}
+
+/* Each output element is a sum over the filter. */
+static void cost_conv(const DvtContext* ctx, DvtTaskCost* cost) {
+  const DvtConvAttributes* attributes = ctx->attributes;
+  const DvtTensor* w = dvt_input_tensor(ctx, 1);
+  const DvtTensor* y = dvt_output_tensor(ctx, 0);
+  cost->kind = DVT_TASK_CONV;
+  cost->batch = (uint64_t)attributes->group;
+  cost->m = (uint64_t)y->dims[0];
+  cost->n = (uint64_t)(w->dims[0] / attributes->group);
+  cost->k = (uint64_t)w->dims[1];
+  for (uint32_t i = 2; i < y->rank; ++i) {
+    cost->m *= (uint64_t)y->dims[i];
+    cost->k *= (uint64_t)w->dims[i];
+  }
+}
+
+static void cost_transpose(const DvtContext* ctx, DvtTaskCost* cost) {
+  const DvtConvAttributes* attributes = ctx->attributes;
+  const DvtTensor* x = dvt_input_tensor(ctx, 0);
+  const DvtTensor* w = dvt_input_tensor(ctx, 1);
+  cost->kind = DVT_TASK_CONV;
+  cost->batch = (uint64_t)attributes->group;
+  cost->m = (uint64_t)x->dims[0];
+  cost->n = (uint64_t)w->dims[1];
+  cost->k = (uint64_t)(x->dims[1] / attributes->group);
+  for (uint32_t i = 2; i < x->rank; ++i) {
+    cost->m *= (uint64_t)x->dims[i];
+    cost->n *= (uint64_t)w->dims[i];
+  }
+}
+
 static DvtCode check_conv(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
   DvtCode code = dvt_check_counts(ctx, 2, 3, 1, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
@@ -179,25 +239,26 @@ static const DvtAttribute conv_attributes[] = {
     {"pads_end", offsetof(DvtConvAttributes, window.pads_end), DVT_SPATIAL_MAX, 'i'},
 };
 
-#define CONV_KERNEL(kernel_name, family_suffix)                                                    \
+#define CONV_KERNEL(kernel_name, family_suffix, infer_function, cost_function)                     \
   {                                                                                                \
     .name = (kernel_name), .abi_version = DVT_KERNEL_ABI_VERSION,                                  \
     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 2, .input_max = 3, .output_min = 1, \
     .output_max = 2, .attribute_bytes = sizeof(DvtConvAttributes),                                 \
     .attribute_count = sizeof conv_attributes / sizeof conv_attributes[0],                         \
-    .attributes = conv_attributes, .run = run_##family_suffix, .check = check_##family_suffix      \
+    .attributes = conv_attributes, .run = run_##family_suffix, .check = check_##family_suffix,     \
+    .infer = (infer_function), .cost = (cost_function)                                             \
   }
 
 DvtKernelTable dvt_kernels_convolution(void) {
   static const DvtKernel kernels[] = {
-      CONV_KERNEL("Conv.f32", conv_f32),
-      CONV_KERNEL("Conv.f64", conv_f64),
-      CONV_KERNEL("Conv.f16", conv_f16),
-      CONV_KERNEL("Conv.bf16", conv_bf16),
-      CONV_KERNEL("ConvTranspose.f32", transpose_f32),
-      CONV_KERNEL("ConvTranspose.f64", transpose_f64),
-      CONV_KERNEL("ConvTranspose.f16", transpose_f16),
-      CONV_KERNEL("ConvTranspose.bf16", transpose_bf16),
+      CONV_KERNEL("Conv.f32", conv_f32, infer_conv, cost_conv),
+      CONV_KERNEL("Conv.f64", conv_f64, infer_conv, cost_conv),
+      CONV_KERNEL("Conv.f16", conv_f16, infer_conv, cost_conv),
+      CONV_KERNEL("Conv.bf16", conv_bf16, infer_conv, cost_conv),
+      CONV_KERNEL("ConvTranspose.f32", transpose_f32, dvt_conv_transpose_infer, cost_transpose),
+      CONV_KERNEL("ConvTranspose.f64", transpose_f64, dvt_conv_transpose_infer, cost_transpose),
+      CONV_KERNEL("ConvTranspose.f16", transpose_f16, dvt_conv_transpose_infer, cost_transpose),
+      CONV_KERNEL("ConvTranspose.bf16", transpose_bf16, dvt_conv_transpose_infer, cost_transpose),
   };
   return (DvtKernelTable){.kernels = kernels, .count = sizeof kernels / sizeof kernels[0]};
 }

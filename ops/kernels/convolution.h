@@ -8,6 +8,9 @@
  *                       W [C,M/group,kernel...]
  *                       B [M] (optional)
  *
+ * The extents of ConvTranspose's Y: stride * (in - 1) + (kernel - 1) * dilation + 1 - pads_begin -
+ * pads_end. pads_end may be negative: it carries what output_padding adds.
+ *
  * <t> is f32, f64, f16 or bf16; one to three spatial dims. Without a workspace the simple path
  * runs, with the same bits.
  *
@@ -52,6 +55,10 @@ DvtCode dvt_conv_transpose_run(const DvtContext* ctx, DvtDType dtype);
 DvtCode dvt_conv_transpose_check(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size);
 DvtCode dvt_conv_check_bias(const DvtContext* ctx, int64_t channels, DvtDType dtype, char* reason,
                             size_t size);
+DvtCode dvt_conv_transpose_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason,
+                                 size_t size);
+/* X and W of a convolution, for infer(): present, of equal rank 3 to 5. */
+DvtCode dvt_conv_check_ranks(const DvtContext* ctx, char* reason, size_t size);
 /* A workspace, when there is one, is at least `bytes` long. */
 DvtCode dvt_conv_check_workspace(const DvtContext* ctx, uint64_t bytes, char* reason, size_t size);
 

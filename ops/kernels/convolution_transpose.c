@@ -5,6 +5,7 @@
 #include "ops/kernels/convolution.h"
 #include "ops/kernels/element.h"
 #include "ops/kernels/gemm.h"
+#include "ops/kernels/shape.h"
 
 uint64_t dvt_conv_transpose_workspace_bytes(int64_t rows) {
   uint64_t bytes = 0;
@@ -33,7 +34,8 @@ static DvtCode describe_window(DvtWindow* window, uint32_t spatial,
                                used ? attributes->pads_begin[from] : 0,
                                used ? attributes->pads_end[from] : 0};
     for (int v = 0; v < 7; ++v) {
-      const int64_t low = v >= 2 && v <= 4 ? 1 : 0;
+      int64_t low = v >= 2 && v <= 4 ? 1 : 0;
+      if (v == 6) low = -DVT_WINDOW_LIMIT;
       const bool bad = values[v] < low || values[v] > DVT_WINDOW_LIMIT;
       if (bad || (v < 3 && (__builtin_mul_overflow(volumes[v], values[v], &volumes[v]) ||
                             volumes[v] > DVT_VOLUME_LIMIT))) {
@@ -291,6 +293,43 @@ DvtCode dvt_conv_transpose_run(const DvtContext* ctx, DvtDType dtype) {
     default:
       return run_typed(ctx, DVT_BF16);
   }
+}
+
+DvtCode dvt_conv_transpose_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason,
+                                 size_t size) {
+  DvtCode code = dvt_conv_check_ranks(ctx, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtConvAttributes* attributes = ctx->attributes;
+  const DvtWindowAttributes* window = &attributes->window;
+  const DvtTensor* x = dvt_input_tensor(ctx, 0);
+  const DvtTensor* w = dvt_input_tensor(ctx, 1);
+  int64_t dims[2 + DVT_SPATIAL_MAX] = {x->dims[0], 0};
+  int64_t rows = w->dims[1];
+  bool fits =
+      attributes->group >= 1 && !__builtin_mul_overflow(w->dims[1], attributes->group, &dims[1]);
+  for (uint32_t i = 0; fits && i + 2U < x->rank; ++i) {
+    const int64_t in = x->dims[i + 2];
+    const int64_t values[] = {in, w->dims[i + 2], window->strides[i], window->dilations[i]};
+    for (int v = 0; v < 4; ++v)
+      fits = fits && values[v] >= (v > 0) && values[v] <= DVT_WINDOW_LIMIT;
+    const int64_t pads[] = {window->pads_begin[i], window->pads_end[i]};
+    for (int v = 0; v < 2; ++v) {
+      fits = fits && pads[v] >= -DVT_WINDOW_LIMIT && pads[v] <= DVT_WINDOW_LIMIT;
+    }
+    if (!fits || __builtin_mul_overflow(rows, w->dims[i + 2], &rows)) {
+      fits = false;
+      break;
+    }
+    const int64_t reach = (w->dims[i + 2] - 1) * window->dilations[i] + 1;
+    dims[i + 2] = window->strides[i] * (in - 1) + reach - pads[0] - pads[1];
+    fits = dims[i + 2] >= 0 && dims[i + 2] <= DVT_WINDOW_LIMIT;
+  }
+  if (!fits) return dvt_refuse(reason, size, "an extent of X, W or Y is out of bounds");
+  code = dvt_infer_shape(&outputs[0], x->rank, dims, "Y", reason, size);
+  if (code != DVT_OK || ctx->output_count < 2) return code;
+  const uint64_t workspace = dvt_conv_transpose_workspace_bytes(rows);
+  if (workspace == 0) return dvt_refuse(reason, size, "W is too large");
+  return dvt_infer_scratch(&outputs[1], workspace, reason, size);
 }
 
 DvtCode dvt_conv_transpose_check(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {

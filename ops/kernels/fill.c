@@ -113,8 +113,8 @@ static const DvtAttribute shape_attributes[] = {
     {"end", offsetof(DvtShapeAttributes, end), 1, 'i'}};
 
 /* Members shared by all rows, and an attribute record's. */
-#define DVT_MAKE                                                                       \
-  .abi_version = DVT_KERNEL_ABI_VERSION, .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, \
+#define DVT_MAKE(more)                                                                          \
+  .abi_version = DVT_KERNEL_ABI_VERSION, .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE | (more), \
   .output_min = 1, .output_max = 1
 #define DVT_RECORD(type, table)                                                           \
   .attribute_bytes = sizeof(type), .attribute_count = sizeof(table) / sizeof((table)[0]), \
@@ -122,7 +122,7 @@ static const DvtAttribute shape_attributes[] = {
 
 static const DvtKernel kernels[] = {
     {.name = "Fill",
-     DVT_MAKE,
+     DVT_MAKE(0),
      DVT_RECORD(DvtFillAttributes, fill_attributes),
      .input_max = 1,
      .run = run_fill,
@@ -130,7 +130,7 @@ static const DvtKernel kernels[] = {
      .infer = infer_fill,
      .host_inputs = FILL_PARAMETERS},
     {.name = "Shape",
-     DVT_MAKE,
+     DVT_MAKE(DVT_KERNEL_SHAPE_ONLY),
      DVT_RECORD(DvtShapeAttributes, shape_attributes),
      .input_min = 1,
      .input_max = 1,
@@ -138,7 +138,7 @@ static const DvtKernel kernels[] = {
      .check = check_shape,
      .infer = infer_shape},
     {.name = "Size",
-     DVT_MAKE,
+     DVT_MAKE(DVT_KERNEL_SHAPE_ONLY),
      .input_min = 1,
      .input_max = 1,
      .run = run_size,

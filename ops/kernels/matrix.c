@@ -5,6 +5,7 @@
 #include "ops/kernels/element.h"
 #include "ops/kernels/gemm.h"
 #include "ops/kernels/kernels.h"
+#include "ops/kernels/shape.h"
 
 uint64_t dvt_matrix_workspace_bytes(void) {
   return DVT_GEMM_WORKSPACE_BYTES;
@@ -175,8 +176,9 @@ typedef struct Batches {
   int64_t a_step[DVT_MAX_RANK], b_step[DVT_MAX_RANK]; /* 0 where the operand repeats. */
 } Batches;
 
-/* Appends the dims that Y must have, and refuses operands that do not multiply. */
-static DvtCode describe_matmul(const DvtContext* ctx, Batches* batches, char* reason, size_t size) {
+/* Y's dims, and what to multiply. Refuses operands that do not multiply. */
+static DvtCode describe_matmul(const DvtContext* ctx, Batches* batches, uint32_t* rank,
+                               int64_t y_dims[DVT_MAX_RANK], char* reason, size_t size) {
   const DvtTensor* a = dvt_input_tensor(ctx, 0);
   const DvtTensor* b = dvt_input_tensor(ctx, 1);
   if (a->rank == 0 || b->rank == 0) return dvt_refuse(reason, size, "A and B must not be scalars");
@@ -192,7 +194,6 @@ static DvtCode describe_matmul(const DvtContext* ctx, Batches* batches, char* re
   }
   *batches = (Batches){
       .product = {.m = m, .n = n, .k = k, .a_row = k, .a_column = 1, .b_row = n, .b_column = 1}};
-  int64_t y_dims[DVT_MAX_RANK];
   uint32_t y_rank = 0;
   int64_t a_step = a->bytes == 0 ? 0 : m * k;
   int64_t b_step = b->bytes == 0 ? 0 : k * n;
@@ -216,13 +217,53 @@ static DvtCode describe_matmul(const DvtContext* ctx, Batches* batches, char* re
   }
   if (a->rank > 1) y_dims[y_rank++] = m;
   if (b->rank > 1) y_dims[y_rank++] = n;
-  return dvt_check_shape(dvt_output_tensor(ctx, 0), y_rank, y_dims, "Y", reason, size);
+  *rank = y_rank;
+  return DVT_OK;
+}
+
+static DvtCode infer_workspace(const DvtContext* ctx, DvtTensor* outputs, char* reason,
+                               size_t size) {
+  if (ctx->output_count < 2) return DVT_OK;
+  return dvt_infer_scratch(&outputs[1], dvt_matrix_workspace_bytes(), reason, size);
+}
+
+static DvtCode infer_matmul(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  DvtCode code = dvt_check_inputs(ctx, 2, 2, reason, size);
+  Batches batches;
+  uint32_t rank = 0;
+  int64_t dims[DVT_MAX_RANK];
+  if (code == DVT_OK) code = describe_matmul(ctx, &batches, &rank, dims, reason, size);
+  if (code == DVT_OK) code = dvt_infer_shape(&outputs[0], rank, dims, "Y", reason, size);
+  return code == DVT_OK ? infer_workspace(ctx, outputs, reason, size) : code;
+}
+
+static void cost_product(DvtTaskCost* cost, uint64_t batch, int64_t m, int64_t n, int64_t k) {
+  const bool on_cube = cost->dtype == DVT_F32 || cost->dtype == DVT_F16 || cost->dtype == DVT_BF16;
+  cost->kind = on_cube ? DVT_TASK_MATMUL : DVT_TASK_AICPU;
+  cost->batch = batch;
+  cost->m = (uint64_t)m;
+  cost->n = (uint64_t)n;
+  cost->k = (uint64_t)k;
+}
+
+static void cost_matmul(const DvtContext* ctx, DvtTaskCost* cost) {
+  Batches batches;
+  uint32_t rank = 0;
+  int64_t dims[DVT_MAX_RANK];
+  if (describe_matmul(ctx, &batches, &rank, dims, NULL, 0) != DVT_OK) return;
+  const Product* product = &batches.product;
+  const int64_t tile = product->m * product->n;
+  const int64_t elements = dvt_tensor_elements(dvt_output_tensor(ctx, 0));
+  cost_product(cost, tile == 0 ? 0 : (uint64_t)(elements / tile), product->m, product->n,
+               product->k);
 }
 
 static DvtCode run_matmul(const DvtContext* ctx, DvtDType dtype) {
   if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
   Batches batches;
-  const DvtCode code = describe_matmul(ctx, &batches, NULL, 0);
+  uint32_t rank = 0;
+  int64_t dims[DVT_MAX_RANK];
+  const DvtCode code = describe_matmul(ctx, &batches, &rank, dims, NULL, 0);
   if (code != DVT_OK) return code;
   const void* a = dvt_input_data(ctx, 0);
   const void* b = dvt_input_data(ctx, 1);
@@ -253,8 +294,7 @@ static DvtCode run_matmul(const DvtContext* ctx, DvtDType dtype) {
 static DvtCode check_matmul(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
   const DvtCode code = check_operands(ctx, 2, dtype, reason, size);
   if (code != DVT_OK) return code;
-  Batches batches;
-  return describe_matmul(ctx, &batches, reason, size);
+  return dvt_check_inferred(ctx, infer_matmul, dvt_has_output(ctx, 1) ? 1 : 0, reason, size);
 }
 
 /* ---- Gemm ------------------------------------------------------------------------------------ */
@@ -279,7 +319,6 @@ static DvtCode describe_gemm(const DvtContext* ctx, Product* product, Epilogue* 
                        .a_column = ta ? a->dims[1] : 1,
                        .b_row = tb ? 1 : b->dims[1],
                        .b_column = tb ? b->dims[1] : 1};
-  const int64_t y_dims[2] = {product->m, product->n};
   *epilogue = (Epilogue){.alpha = attributes->alpha, .beta = attributes->beta};
   if (dvt_has_input(ctx, 2)) {
     const DvtTensor* c = dvt_input_tensor(ctx, 2);
@@ -294,7 +333,26 @@ static DvtCode describe_gemm(const DvtContext* ctx, Product* product, Epilogue* 
     epilogue->row = rows == 1 ? 0 : columns;
     epilogue->column = columns == 1 ? 0 : 1;
   }
-  return dvt_check_shape(dvt_output_tensor(ctx, 0), 2, y_dims, "Y", reason, size);
+  return DVT_OK;
+}
+
+static DvtCode infer_gemm(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  DvtCode code = dvt_check_inputs(ctx, 2, 3, reason, size);
+  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  Product product = {0};
+  Epilogue epilogue = {0};
+  if (code == DVT_OK) code = describe_gemm(ctx, &product, &epilogue, reason, size);
+  if (code != DVT_OK) return code;
+  const int64_t dims[2] = {product.m, product.n};
+  code = dvt_infer_shape(&outputs[0], 2, dims, "Y", reason, size);
+  return code == DVT_OK ? infer_workspace(ctx, outputs, reason, size) : code;
+}
+
+static void cost_gemm(const DvtContext* ctx, DvtTaskCost* cost) {
+  Product product = {0};
+  Epilogue epilogue = {0};
+  if (describe_gemm(ctx, &product, &epilogue, NULL, 0) != DVT_OK) return;
+  cost_product(cost, 1, product.m, product.n, product.k);
 }
 
 static DvtCode run_gemm(const DvtContext* ctx, DvtDType dtype) {
@@ -332,9 +390,7 @@ static DvtCode check_gemm(const DvtContext* ctx, DvtDType dtype, char* reason, s
     return dvt_refuse(reason, size, "alpha %g and beta %g must be whole numbers for %s",
                       attributes->alpha, attributes->beta, dvt_dtype_text(dtype));
   }
-  Product product;
-  Epilogue epilogue;
-  return describe_gemm(ctx, &product, &epilogue, reason, size);
+  return dvt_check_inferred(ctx, infer_gemm, dvt_has_output(ctx, 1) ? 1 : 0, reason, size);
 }
 
 /* ---- Table ----------------------------------------------------------------------------------- */
@@ -360,7 +416,8 @@ DVT_TYPED_KERNEL(gemm, u64, DVT_U64)
   {                                                                                                \
     .name = "MatMul." #suffix, .abi_version = DVT_KERNEL_ABI_VERSION,                              \
     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 2, .input_max = 2, .output_min = 1, \
-    .output_max = 2, .run = run_matmul_##suffix, .check = check_matmul_##suffix                    \
+    .output_max = 2, .run = run_matmul_##suffix, .check = check_matmul_##suffix,                   \
+    .infer = infer_matmul, .cost = cost_matmul                                                     \
   }
 
 #define GEMM_KERNEL(suffix)                                                                        \
@@ -369,7 +426,8 @@ DVT_TYPED_KERNEL(gemm, u64, DVT_U64)
     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 2, .input_max = 3, .output_min = 1, \
     .output_max = 2, .attribute_bytes = sizeof(DvtGemmAttributes),                                 \
     .attribute_count = sizeof gemm_attributes / sizeof gemm_attributes[0],                         \
-    .attributes = gemm_attributes, .run = run_gemm_##suffix, .check = check_gemm_##suffix          \
+    .attributes = gemm_attributes, .run = run_gemm_##suffix, .check = check_gemm_##suffix,         \
+    .infer = infer_gemm, .cost = cost_gemm                                                         \
   }
 
 static const DvtAttribute gemm_attributes[] = {

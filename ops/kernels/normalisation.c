@@ -4,6 +4,7 @@
 
 #include "ops/kernels/element.h"
 #include "ops/kernels/kernels.h"
+#include "ops/kernels/shape.h"
 
 /* ---- BatchNormalization ---------------------------------------------------------------------- */
 
@@ -166,7 +167,7 @@ static const DvtAttribute softmax_attributes[] = {
     .input_max = (inputs), .output_min = 1, .output_max = 1, .attribute_bytes = sizeof(record), \
     .attribute_count = sizeof family##_attributes / sizeof(DvtAttribute),                       \
     .attributes = family##_attributes, .run = run_##family##_##suffix,                          \
-    .check = check_##family##_##suffix                                                          \
+    .check = check_##family##_##suffix, .infer = dvt_infer_same                                 \
   }
 
 DvtKernelTable dvt_kernels_normalisation(void) {

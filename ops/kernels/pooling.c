@@ -2,6 +2,7 @@
 
 #include "ops/kernels/element.h"
 #include "ops/kernels/kernels.h"
+#include "ops/kernels/shape.h"
 
 static DvtCode describe(const DvtContext* ctx, DvtWindow* window, char* reason, size_t size) {
   const DvtPoolAttributes* attributes = ctx->attributes;
@@ -16,6 +17,24 @@ static DvtCode describe(const DvtContext* ctx, DvtWindow* window, char* reason, 
   }
   return dvt_window_init(window, x->rank - 2U, &attributes->window, x->dims + 2, attributes->kernel,
                          y->dims + 2, attributes->ceil_mode != 0, reason, size);
+}
+
+static DvtCode infer_pool(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
+  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtPoolAttributes* attributes = ctx->attributes;
+  const DvtTensor* x = dvt_input_tensor(ctx, 0);
+  if (x->rank < 3 || x->rank > 2 + DVT_SPATIAL_MAX) {
+    return dvt_refuse(reason, size, "rank %u of X: expected 3 to 5", x->rank);
+  }
+  int64_t dims[2 + DVT_SPATIAL_MAX] = {x->dims[0], x->dims[1]};
+  code = dvt_window_infer(x->rank - 2U, &attributes->window, x->dims + 2, attributes->kernel,
+                          attributes->ceil_mode != 0, dims + 2, reason, size);
+  for (uint32_t i = 0; i < ctx->output_count && code == DVT_OK; ++i) {
+    code = dvt_infer_shape(&outputs[i], x->rank, dims, "Y", reason, size);
+  }
+  return code;
 }
 
 static DvtCode check_pool(const DvtContext* ctx, uint32_t output_max, DvtDType dtype, char* reason,
@@ -208,7 +227,8 @@ static const DvtAttribute pool_attributes[] = {
     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 1, .input_max = 1, .output_min = 1, \
     .output_max = (outputs), .attribute_bytes = sizeof(DvtPoolAttributes),                         \
     .attribute_count = sizeof pool_attributes / sizeof pool_attributes[0],                         \
-    .attributes = pool_attributes, .run = run_##family_suffix, .check = check_##family_suffix      \
+    .attributes = pool_attributes, .run = run_##family_suffix, .check = check_##family_suffix,     \
+    .infer = infer_pool                                                                            \
   }
 
 DvtKernelTable dvt_kernels_pooling(void) {

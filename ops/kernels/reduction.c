@@ -4,6 +4,7 @@
 
 #include "ops/kernels/element.h"
 #include "ops/kernels/kernels.h"
+#include "ops/kernels/shape.h"
 
 /* Dims with their strides in X, outermost first. Neighbours that are walked as one are merged. */
 typedef struct Walk {
@@ -29,16 +30,20 @@ static void append(Walk* walk, int64_t dim, int64_t stride) {
   walk->strides[walk->rank++] = stride;
 }
 
+static int64_t axes_of(const DvtContext* ctx) {
+  const int64_t axes = ((const DvtReduceAttributes*)ctx->attributes)->axes;
+  return axes < 0 ? axes & ((INT64_C(1) << dvt_input_tensor(ctx, 0)->rank) - 1) : axes;
+}
+
 /* Only for an X that is not empty. */
 static Reduction describe(const DvtContext* ctx) {
-  const DvtReduceAttributes* attributes = ctx->attributes;
+  const int64_t axes = axes_of(ctx);
   const DvtTensor* x = dvt_input_tensor(ctx, 0);
   int64_t strides[DVT_MAX_RANK];
   dvt_row_major_strides(x, strides);
   Reduction reduction = {.kept = {.count = 1}, .reduced = {.count = 1}};
   for (uint32_t i = 0; i < x->rank; ++i) {
-    append((attributes->axes >> i & 1) != 0 ? &reduction.reduced : &reduction.kept, x->dims[i],
-           strides[i]);
+    append((axes >> i & 1) != 0 ? &reduction.reduced : &reduction.kept, x->dims[i], strides[i]);
   }
   return reduction;
 }
@@ -216,6 +221,22 @@ static DvtCode run_reduce(const DvtContext* ctx, DvtDType dtype) {
   return DVT_OK;
 }
 
+static DvtCode infer_reduce(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
+  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtTensor* x = dvt_input_tensor(ctx, 0);
+  const int64_t axes = axes_of(ctx);
+  const bool keep = ((const DvtReduceAttributes*)ctx->attributes)->keep_dims != 0;
+  int64_t dims[DVT_MAX_RANK];
+  uint32_t rank = 0;
+  for (uint32_t i = 0; i < x->rank; ++i) {
+    const bool reduced = (axes >> i & 1) != 0;
+    if (!reduced || keep) dims[rank++] = reduced ? 1 : x->dims[i];
+  }
+  return dvt_infer_shape(&outputs[0], rank, dims, "Y", reason, size);
+}
+
 static DvtCode check_reduce(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
   DvtCode code = dvt_check_counts(ctx, 1, 1, 1, 1, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
@@ -229,14 +250,14 @@ static DvtCode check_reduce(const DvtContext* ctx, DvtDType dtype, char* reason,
     return dvt_refuse(reason, size, "operation %" PRId64 " is unknown for %s", attributes->op,
                       dvt_dtype_text(dtype));
   }
-  if (attributes->axes < 0 || attributes->axes >> x->rank != 0) {
-    return dvt_refuse(reason, size, "axes 0x%" PRIx64 " are not within rank %u", attributes->axes,
-                      x->rank);
+  const int64_t axes = axes_of(ctx);
+  if (axes >> x->rank != 0) {
+    return dvt_refuse(reason, size, "axes 0x%" PRIx64 " are not within rank %u", axes, x->rank);
   }
   int64_t kept = 1;
   bool empty = false;
   for (uint32_t i = 0; i < x->rank; ++i) {
-    if ((attributes->axes >> i & 1) != 0) continue;
+    if ((axes >> i & 1) != 0) continue;
     empty = empty || x->dims[i] == 0;
     if (__builtin_mul_overflow(kept, x->dims[i] == 0 ? 1 : x->dims[i], &kept)) kept = INT64_MAX;
   }
@@ -260,6 +281,7 @@ DVT_TYPED_KERNEL(reduce, u64, DVT_U64)
 static const DvtAttribute reduce_attributes[] = {
     {"op", offsetof(DvtReduceAttributes, op), 1, 'i'},
     {"axes", offsetof(DvtReduceAttributes, axes), 1, 'i'},
+    {"keep_dims", offsetof(DvtReduceAttributes, keep_dims), 1, 'i'},
 };
 
 #define REDUCE_KERNEL(suffix)                                                                      \
@@ -268,7 +290,8 @@ static const DvtAttribute reduce_attributes[] = {
     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 1, .input_max = 1, .output_min = 1, \
     .output_max = 1, .attribute_bytes = sizeof(DvtReduceAttributes),                               \
     .attribute_count = sizeof reduce_attributes / sizeof reduce_attributes[0],                     \
-    .attributes = reduce_attributes, .run = run_reduce_##suffix, .check = check_reduce_##suffix    \
+    .attributes = reduce_attributes, .run = run_reduce_##suffix, .check = check_reduce_##suffix,   \
+    .infer = infer_reduce                                                                          \
   }
 
 DvtKernelTable dvt_kernels_reduction(void) {

@@ -3,8 +3,8 @@
  *   kernel       input                       output
  *   Reduce.<t>   X [d0,...]                  Y: X's dims, those of `axes` gone or one
  *
- * <t> is any dtype but bool and the 16-bit integers. Whether the reduced dims stay does not matter
- * to the kernel: Y has the elements, in the same order.
+ * <t> is any dtype but bool and the 16-bit integers. Whether the reduced dims stay matters to
+ * infer() only: Y has the elements, in the same order.
  *
  * Order      Elements in row-major order of the reduced dims. f32 is summed in double and rounded
  *            once, halves in float; integers wrap, as two's complement does.
@@ -40,8 +40,9 @@ enum DvtReduceOp {
 };
 
 typedef struct DvtReduceAttributes {
-  int64_t op;   /* DvtReduceOp. */
-  int64_t axes; /* Bit i: dim i is reduced. */
+  int64_t op;        /* DvtReduceOp. */
+  int64_t axes;      /* Bit i: dim i is reduced. Negative: bits beyond X's rank mean nothing. */
+  int64_t keep_dims; /* 1: reduced dims stay, with extent one. */
 } DvtReduceAttributes;
 
 #ifdef __cplusplus

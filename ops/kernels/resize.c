@@ -4,6 +4,7 @@
 
 #include "ops/kernels/element.h"
 #include "ops/kernels/kernels.h"
+#include "ops/kernels/shape.h"
 
 /* The workspace: one table of taps per dim, then the neighbours of one output row along all dims
  * but the last: offsets in X and the product of their weights. */
@@ -39,8 +40,7 @@ uint64_t dvt_resize_workspace_bytes(const DvtResizeAttributes* attributes, uint3
   return measure(attributes, rank, in, out, &tables) * sizeof(DvtTap);
 }
 
-static Tables fill_tables(const DvtContext* ctx) {
-  const DvtResizeAttributes* attributes = ctx->attributes;
+static Tables fill_tables(const DvtContext* ctx, const DvtResizeAttributes* attributes) {
   const DvtTensor* x = dvt_input_tensor(ctx, 0);
   const DvtTensor* y = dvt_output_tensor(ctx, 0);
   Tables tables = {0};
@@ -161,8 +161,13 @@ static void resize_row(const Row* row, const void* x, void* y, bool nearest, Dvt
 static DvtCode run_resize(const DvtContext* ctx, DvtDType dtype) {
   const DvtTensor* y = dvt_output_tensor(ctx, 0);
   if (y->bytes == 0) return DVT_OK;
-  const DvtResizeAttributes* attributes = ctx->attributes;
-  const Tables tables = fill_tables(ctx);
+  DvtResizeAttributes resolved;
+  const DvtResizeAttributes* attributes = &resolved;
+  int64_t extents[DVT_MAX_RANK];
+  if (!dvt_resize_resolve(ctx->attributes, dvt_input_tensor(ctx, 0), &resolved, extents)) {
+    return DVT_INVALID_ARGUMENT;
+  }
+  const Tables tables = fill_tables(ctx, attributes);
   int64_t strides[DVT_MAX_RANK];
   dvt_row_major_strides(dvt_input_tensor(ctx, 0), strides);
   const uint32_t last = y->rank - 1U;
@@ -199,6 +204,25 @@ static DvtCode check_modes(const DvtResizeAttributes* attributes, DvtDType dtype
   return DVT_OK;
 }
 
+static DvtCode infer_resize(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
+  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtTensor* x = dvt_input_tensor(ctx, 0);
+  DvtResizeAttributes resolved;
+  int64_t out[DVT_MAX_RANK];
+  if (!dvt_resize_resolve(ctx->attributes, x, &resolved, out)) {
+    return dvt_refuse(reason, size, "an extent of Y is out of range, or X is empty and Y is not");
+  }
+  code = dvt_infer_shape(&outputs[0], x->rank, out, "Y", reason, size);
+  if (code != DVT_OK || ctx->output_count < 2) return code;
+  const uint64_t bytes = dvt_resize_workspace_bytes(&resolved, x->rank, x->dims, out);
+  if (bytes == 0 && outputs[0].bytes > 0) {
+    return dvt_refuse(reason, size, "a scale is out of range");
+  }
+  return dvt_infer_scratch(&outputs[1], bytes, reason, size);
+}
+
 static DvtCode check_resize(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
   DvtCode code = dvt_check_counts(ctx, 1, 1, 2, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
@@ -214,7 +238,12 @@ static DvtCode check_resize(const DvtContext* ctx, DvtDType dtype, char* reason,
   }
   if (y->bytes == 0) return DVT_OK;
   if (x->bytes == 0) return dvt_refuse(reason, size, "X is empty and Y is not");
-  const uint64_t expected = dvt_resize_workspace_bytes(ctx->attributes, x->rank, x->dims, y->dims);
+  DvtResizeAttributes resolved;
+  int64_t out[DVT_MAX_RANK];
+  if (!dvt_resize_resolve(ctx->attributes, x, &resolved, out)) {
+    return dvt_refuse(reason, size, "a scale is out of range");
+  }
+  const uint64_t expected = dvt_resize_workspace_bytes(&resolved, x->rank, x->dims, y->dims);
   if (expected == 0) return dvt_refuse(reason, size, "a scale is out of range");
   const uint64_t got = dvt_output_tensor(ctx, 1)->bytes;
   if (got >= expected) return DVT_OK;
@@ -256,7 +285,8 @@ static const DvtAttribute resize_attributes[] = {
     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 1, .input_max = 1, .output_min = 2, \
     .output_max = 2, .attribute_bytes = sizeof(DvtResizeAttributes),                               \
     .attribute_count = sizeof resize_attributes / sizeof resize_attributes[0],                     \
-    .attributes = resize_attributes, .run = run_resize_##suffix, .check = check_resize_##suffix    \
+    .attributes = resize_attributes, .run = run_resize_##suffix, .check = check_resize_##suffix,   \
+    .infer = infer_resize                                                                          \
   }
 
 DvtKernelTable dvt_kernels_resize(void) {

@@ -19,6 +19,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "davit/kernel.h"
 
 #ifdef __cplusplus
@@ -60,6 +62,20 @@ typedef struct DvtResizeAttributes {
   double roi_start[DVT_MAX_RANK];
   double roi_end[DVT_MAX_RANK];
 } DvtResizeAttributes;
+
+/* A dim whose extents were not known when the record was made: `denominator` says where the scale
+ * comes from, `numerator` is it. */
+#define DVT_RESIZE_BY_SCALE 0.0   /* Output extent = input extent * numerator, rounded down. */
+#define DVT_RESIZE_TO_SIZE (-1.0) /* Output extent = numerator. */
+/* One scale for all such dims: the smallest (largest) of numerator / input extent; output extents
+ * are rounded to the nearest. */
+#define DVT_RESIZE_NOT_LARGER (-2.0)
+#define DVT_RESIZE_NOT_SMALLER (-3.0)
+
+/* `attributes` with the scales of such dims worked out for X, and Y's extents. False when an extent
+ * is out of range. May be in place. */
+bool dvt_resize_resolve(const DvtResizeAttributes* attributes, const DvtTensor* x,
+                        DvtResizeAttributes* resolved, int64_t out[DVT_MAX_RANK]);
 
 /* One neighbour of an output element along one dim. */
 typedef struct DvtTap {

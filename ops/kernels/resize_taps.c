@@ -121,6 +121,81 @@ static bool keeps_every_element(const Axis* axis) {
          coordinates != DVT_RESIZE_TF_HALF_PIXEL_FOR_NN;
 }
 
+/* Output extent and scale of one dim of which the scale is known. When rounding to the nearest
+ * extent reproduces the scale as a float, extents were meant. */
+static bool resolve_scale(int64_t in, double factor, double* numerator, double* denominator,
+                          int64_t* out) {
+  const double product = (double)in * factor;
+  if (!(product >= 0.0) || product >= 0x1p62) return false;
+  const double nearest = nearbyint(product);
+  const float ratio = (float)(nearest / (double)in);
+  if (in > 0 && nearest > 0.0 && ratio == (float)factor) {
+    *out = (int64_t)nearest;
+    *numerator = nearest;
+    *denominator = (double)in;
+    return true;
+  }
+  *out = (int64_t)floor(product);
+  *numerator = factor;
+  *denominator = 1.0;
+  return true;
+}
+
+static bool keeps_aspect(double denominator) {
+  return denominator == DVT_RESIZE_NOT_LARGER || denominator == DVT_RESIZE_NOT_SMALLER;
+}
+
+/* The dim whose scale all that keep the aspect ratio share, or `rank` when there is none. */
+static uint32_t common_dim(const DvtResizeAttributes* attributes, const DvtTensor* x) {
+  uint32_t picked = x->rank;
+  for (uint32_t i = 0; i < x->rank; ++i) {
+    if (!keeps_aspect(attributes->denominator[i])) continue;
+    if (picked == x->rank) {
+      picked = i;
+      continue;
+    }
+    const double scale = attributes->numerator[i] / (double)x->dims[i];
+    const double best = attributes->numerator[picked] / (double)x->dims[picked];
+    const bool larger = attributes->denominator[i] == DVT_RESIZE_NOT_LARGER;
+    if (larger ? scale < best : scale > best) picked = i;
+  }
+  return picked;
+}
+
+bool dvt_resize_resolve(const DvtResizeAttributes* attributes, const DvtTensor* x,
+                        DvtResizeAttributes* resolved, int64_t out[DVT_MAX_RANK]) {
+  const uint32_t common = common_dim(attributes, x);
+  const double common_size = common < x->rank ? attributes->numerator[common] : 0.0;
+  *resolved = *attributes;
+  for (uint32_t i = 0; i < x->rank; ++i) {
+    const int64_t in = x->dims[i];
+    double* numerator = &resolved->numerator[i];
+    double* denominator = &resolved->denominator[i];
+    if (*denominator == DVT_RESIZE_BY_SCALE) {
+      if (!resolve_scale(in, *numerator, numerator, denominator, &out[i])) return false;
+    } else if (keeps_aspect(*denominator)) {
+      *numerator = common_size;
+      *denominator = (double)x->dims[common];
+      const double extent = floor((double)in * *numerator / *denominator + 0.5);
+      if (!(extent >= 0.0) || extent >= 0x1p62) return false;
+      out[i] = (int64_t)extent;
+    } else if (*denominator == DVT_RESIZE_TO_SIZE) {
+      if (!(*numerator >= 0.0) || *numerator >= 0x1p62) return false;
+      out[i] = (int64_t)*numerator;
+      *denominator = (double)in;
+    } else {
+      /* Extents that are equal, or a plain scale: floor is what the record was made with. */
+      const double exact =
+          *denominator == (double)in ? *numerator : floor((double)in * *numerator / *denominator);
+      if (!(exact >= 0.0) || exact >= 0x1p62) return false;
+      out[i] = (int64_t)exact;
+    }
+    if (in == 0 && out[i] > 0) return false;
+    if (in == 0) *numerator = *denominator = 1.0;
+  }
+  return true;
+}
+
 int64_t dvt_resize_taps(const DvtResizeAttributes* attributes, uint32_t dim, int64_t in,
                         int64_t out) {
   const Axis axis = describe(attributes, dim, in, out);

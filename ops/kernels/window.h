@@ -24,6 +24,11 @@ enum { DVT_SPATIAL_MAX = 3 };
 /* Nor may the product of the extents of one tensor exceed this. */
 #define DVT_VOLUME_LIMIT (INT64_C(1) << 48)
 
+/* For pads_begin: both pads of the dim are chosen so that the output is the input over the stride,
+ * rounded up; the odd one goes behind (SAME_UPPER) or in front (SAME_LOWER). pads_end is ignored.
+ */
+enum { DVT_PAD_SAME_UPPER = -1, DVT_PAD_SAME_LOWER = -2 };
+
 /* As kernels carry them: the first `spatial` entries count, the others are ignored. */
 typedef struct DvtWindowAttributes {
   int64_t strides[DVT_SPATIAL_MAX];
@@ -46,6 +51,15 @@ typedef struct DvtWindow {
  * In ceil mode the last window may hang over the end, but must begin inside input or front pad. */
 int64_t dvt_window_out(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad,
                        int64_t pad_end, bool ceil_mode);
+
+/* The pads of one dim, those of DVT_PAD_SAME_* worked out for input extent `in`. */
+void dvt_window_pads(const DvtWindowAttributes* attributes, uint32_t dim, int64_t in,
+                     int64_t kernel, int64_t* begin, int64_t* end);
+
+/* The output extents of `spatial` (1 to 3) dims, for infer(). */
+DvtCode dvt_window_infer(uint32_t spatial, const DvtWindowAttributes* attributes, const int64_t* in,
+                         const int64_t* kernel, bool ceil_mode, int64_t* out, char* reason,
+                         size_t size);
 
 /* Fills `window` from `spatial` (1 to 3) extents each, and refuses extents that do not belong
  * together. `reason` may be NULL, as in run(), where this cannot fail after check(). */

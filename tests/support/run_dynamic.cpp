@@ -39,7 +39,9 @@ struct Single {
   std::vector<ops::InferredOutput> inferred;
 };
 
-bool is_parameter(const TensorData& data) {
+bool is_parameter(std::string_view op, size_t input, const TensorData& data) {
+  // Region and scales are of floating point; input 0 is the data.
+  if (op == "Resize" || op == "Upsample") return input > 0;
   return (data.dtype == DVT_I64 || data.dtype == DVT_I32) && data.dims.size() <= 1;
 }
 
@@ -61,8 +63,8 @@ Single single_node(const ir::Module& module, ir::NodeId node,
       continue;
     }
     const bool was_constant = module.constant(module.inputs(node)[i]) != nullptr;
-    const bool constant =
-        known == nullptr || (known->parameters && was_constant && is_parameter(*inputs[i]));
+    const bool constant = known == nullptr || (known->parameters && was_constant &&
+                                               is_parameter(module.op(node), i, *inputs[i]));
     if (constant) {
       init.inputs.push_back(single.module.add_constant(ir::kMainGraph, name, *inputs[i]));
       continue;

@@ -16,8 +16,9 @@ namespace davit::testing {
 
 // What the recipe may know of the node's inputs.
 struct Known {
-  bool ranks = true;       // Else not even those, but of constants.
-  bool parameters = true;  // Integers of one axis at most that were constant remain so.
+  bool ranks = true;  // Else not even those, but of constants.
+  // Integers of one axis at most that were constant remain so, and scales of Resize.
+  bool parameters = true;
 };
 
 // The outputs of `node` for the inputs (null: absent). DVT_UNSUPPORTED from the definition passes
