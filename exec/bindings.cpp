@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 
+#include "base/dtype.hpp"
 #include "exec/executor.hpp"
 #include "exec/tensor_text.hpp"
 
@@ -46,12 +48,118 @@ Status DvtExecutor::bind_input(uint32_t index, const void* data, size_t bytes) {
 
 Status DvtExecutor::bind_output(uint32_t index, void* data, size_t bytes) {
   if (index >= view_.outputs.size()) return no_such_port("output", index, view_.outputs.size());
+  has_run_ = false;  // What was computed may be elsewhere now.
+  if (view_.is_dynamic(view_.outputs[index].value)) return bind_dynamic_output(index, data, bytes);
   return bind(view_.outputs[index], static_cast<uint32_t>(view_.inputs.size()) + index, data,
               bytes);
 }
 
+// Whether a tensor may be bound to an input. Works out its bytes.
+Status DvtExecutor::check_shape(const PortView& port, DvtTensor& given) const {
+  const DvtTensor& known = view_.descs[port.desc];
+  const auto refuse = [&](const char* message, std::string expected, std::string got) {
+    return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                              .stage = DVT_STAGE_BIND,
+                              .message = message,
+                              .tensor = view_.strings[port.name],
+                              .expected = std::move(expected),
+                              .got = std::move(got)});
+  };
+  if (given.dtype != known.dtype) {
+    return refuse("the element type is not the input's",
+                  std::string(davit::dtype_name(known.dtype)),
+                  std::string(davit::dtype_name(given.dtype)));
+  }
+  if (dvt_set_shape(&given, given.rank, given.dims) != DVT_OK) {
+    return refuse("the shape is no shape of a tensor",
+                  "at most 8 dimensions, none negative, less than 2^63 bytes",
+                  davit::exec::tensor_text(given));
+  }
+  bool fits = known.rank == given.rank || known.rank == DVT_RANK_UNKNOWN;
+  for (uint32_t d = 0; fits && known.rank != DVT_RANK_UNKNOWN && d < known.rank; ++d) {
+    if (known.dims[d] != -1) fits = known.dims[d] == given.dims[d];
+    if (port.dims == nullptr) continue;
+    fits = fits && given.dims[d] >= port.dims[d].min && given.dims[d] <= port.dims[d].max;
+  }
+  if (fits) return {};
+  return refuse("the shape does not fit the input", davit::exec::port_text(view_, port),
+                davit::exec::tensor_text(given));
+}
+
+Status DvtExecutor::bind_input_tensor(uint32_t index, const DvtTensor& tensor, const void* data) {
+  if (index >= view_.inputs.size()) return no_such_port("input", index, view_.inputs.size());
+  const PortView& port = view_.inputs[index];
+  DvtTensor shape = tensor;
+  shape.flags = DVT_TENSOR_DYNAMIC;
+  shape.reserved = 0;
+  if (Status status = check_shape(port, shape); !status.ok()) return status;
+  if (Status status = check_buffer(port, shape, data, shape.bytes); !status.ok()) return status;
+  if (view_.is_dynamic(port.value)) {
+    auto* known = const_cast<DvtTensor*>(cells_[port.value].tensor);  // In our block.
+    if (known->rank != shape.rank || std::memcmp(known->dims, shape.dims, sizeof shape.dims) != 0) {
+      shapes_valid_ = false;
+      *known = shape;
+    }
+    bindings_[index].bytes = shape.bytes;
+  }
+  attach(index, data);
+  return {};
+}
+
+// How much is needed turns out during the run.
+Status DvtExecutor::bind_dynamic_output(uint32_t index, void* data, size_t bytes) {
+  const PortView& port = view_.outputs[index];
+  if (!loaded_) return {DVT_FAILED_STATE, DVT_STAGE_BIND, "the executor is unloaded"};
+  const DvtTensor& tensor = *cells_[port.value].tensor;
+  const uint32_t alignment = std::max(dvt_dtype_size(tensor.dtype), 1U);
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % alignment == 0;
+  if ((data == nullptr && bytes > 0) || !aligned) {
+    return Status(ErrorDetail{
+        .code = DVT_INVALID_ARGUMENT,
+        .stage = DVT_STAGE_BIND,
+        .message = aligned ? "the buffer is null" : "the buffer is not aligned to its element",
+        .tensor = view_.strings[port.name],
+        .expected = aligned ? std::to_string(bytes) + " bytes"
+                            : "an address that is a multiple of " + std::to_string(alignment),
+        .got = address_text(data)});
+  }
+  DvtOutputSlot& slot = runtime_->outputs[index];
+  slot.bound = data;
+  slot.capacity = bytes;
+  Binding& binding = bindings_[view_.inputs.size() + index];
+  binding.data = static_cast<const std::byte*>(data);
+  binding.bytes = bytes;
+  binding.bound = data != nullptr;
+  ready_ = false;
+  if (shapes_valid_ && data != nullptr && bytes >= tensor.bytes) {
+    cells_[port.value].data = data;
+  } else {
+    shapes_valid_ = false;
+  }
+  return {};
+}
+
+Status DvtExecutor::output_tensor(uint32_t index, DvtTensor& tensor, const void*& data) const {
+  if (index >= view_.outputs.size()) return no_such_port("output", index, view_.outputs.size());
+  if (!loaded_ || !has_run_) {
+    return {DVT_FAILED_STATE, DVT_STAGE_BIND,
+            "there is no result: no run has succeeded since the outputs were bound"};
+  }
+  const DvtCell& cell = cells_[view_.outputs[index].value];
+  tensor = *cell.tensor;
+  data = cell.data;
+  return {};
+}
+
 Status DvtExecutor::bind(const PortView& port, uint32_t slot, const void* data, size_t bytes) {
-  const DvtTensor& tensor = view_.descs[port.desc];
+  Status status = check_buffer(port, *cells_[port.value].tensor, data, bytes);
+  if (status.ok()) attach(slot, data);
+  return status;
+}
+
+// Whether a buffer may be bound to a port with this shape.
+Status DvtExecutor::check_buffer(const PortView& port, const DvtTensor& tensor, const void* data,
+                                 size_t bytes) const {
   const auto refuse = [&](const char* message, std::string expected, std::string got) {
     return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
                               .stage = DVT_STAGE_BIND,
@@ -62,6 +170,14 @@ Status DvtExecutor::bind(const PortView& port, uint32_t slot, const void* data, 
   };
   if (!loaded_) {
     return {DVT_FAILED_STATE, DVT_STAGE_BIND, "the executor is unloaded"};
+  }
+  if (tensor.rank == DVT_RANK_UNKNOWN) {
+    return Status(ErrorDetail{.code = DVT_FAILED_STATE,
+                              .stage = DVT_STAGE_BIND,
+                              .message = "the shape of the input is not set",
+                              .tensor = view_.strings[port.name],
+                              .expected = davit::exec::port_text(view_, port),
+                              .hint = "call dvt_executor_bind_input_tensor()"});
   }
   if (bytes < tensor.bytes) {
     return refuse("the buffer is too small",
@@ -77,7 +193,10 @@ Status DvtExecutor::bind(const PortView& port, uint32_t slot, const void* data, 
                   "an address that is a multiple of " + std::to_string(alignment),
                   address_text(data));
   }
+  return {};
+}
 
+void DvtExecutor::attach(uint32_t slot, const void* data) {
   Binding& binding = bindings_[slot];
   binding.data = static_cast<const std::byte*>(data);
   binding.bound = true;
@@ -88,13 +207,14 @@ Status DvtExecutor::bind(const PortView& port, uint32_t slot, const void* data, 
     // Verifier: no node writes an input.
     cells_[values[i]].data = const_cast<void*>(data);
   }
-  return {};
 }
 
 Status DvtExecutor::check_bindings() {
   if (!loaded_) return {DVT_FAILED_STATE, DVT_STAGE_RUN, "the executor is unloaded"};
   for (uint32_t slot = 0; slot < port_count(); ++slot) {
     if (bindings_[slot].bound) continue;
+    // An output whose shape is dynamic is in memory of the executor.
+    if (slot >= view_.inputs.size() && view_.is_dynamic(port_at(slot).value)) continue;
     const bool input = slot < view_.inputs.size();
     return Status(ErrorDetail{
         .code = DVT_FAILED_STATE,

@@ -1,29 +1,17 @@
 /* Host nodes of device graphs: exec/runtime.h lists them with their operands. Each run() trusts
  * what its check() and exec/device_flow.cpp established at load: counts, indices, tensors, and that
  * device operands are live. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "exec/reason.h"
 #include "exec/runtime.h"
-
-/* Writes a reason and returns `code`, so that a failure is one statement. */
-__attribute__((format(printf, 4, 5))) static DvtCode fail(DvtCode code, char* reason, size_t size,
-                                                          const char* format, ...) {
-  if (reason != NULL && size > 0) {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(reason, size, format, arguments);
-    va_end(arguments);
-  }
-  return code;
-}
 
 /* The device's own words become the node's reason. */
 static DvtCode report(const DvtRuntime* runtime, DvtCode code) {
   if (code == DVT_OK) return DVT_OK;
   const char* words = runtime->device->vtable->last_error(runtime->device);
-  return fail(code, runtime->reason, runtime->reason_bytes, "%s", words != NULL ? words : "");
+  return dvt_fail_because(code, runtime->reason, runtime->reason_bytes, "%s",
+                          words != NULL ? words : "");
 }
 
 /* ---- Checks --------------------------------------------------------------------------------- */
@@ -31,12 +19,13 @@ static DvtCode report(const DvtRuntime* runtime, DvtCode code) {
 static DvtCode check_counts(const DvtContext* ctx, uint32_t inputs, uint32_t outputs, char* reason,
                             size_t size) {
   if (ctx->input_count != inputs || ctx->output_count != outputs) {
-    return fail(DVT_INVALID_IMAGE, reason, size, "takes %u inputs and %u outputs, not %u and %u",
-                inputs, outputs, ctx->input_count, ctx->output_count);
+    return dvt_fail_because(DVT_INVALID_IMAGE, reason, size,
+                            "takes %u inputs and %u outputs, not %u and %u", inputs, outputs,
+                            ctx->input_count, ctx->output_count);
   }
   for (uint32_t i = 0; i < inputs + outputs; ++i) {
     if (ctx->cells[i] == NULL)
-      return fail(DVT_INVALID_IMAGE, reason, size, "operand %u is absent", i);
+      return dvt_fail_because(DVT_INVALID_IMAGE, reason, size, "operand %u is absent", i);
   }
   return DVT_OK;
 }
@@ -44,13 +33,14 @@ static DvtCode check_counts(const DvtContext* ctx, uint32_t inputs, uint32_t out
 static DvtCode check_index(const char* what, int64_t index, uint32_t count, char* reason,
                            size_t size) {
   if (index >= 0 && (uint64_t)index < count) return DVT_OK;
-  return fail(DVT_INVALID_IMAGE, reason, size, "%s %lld is not below the plan's %u", what,
-              (long long)index, count);
+  return dvt_fail_because(DVT_INVALID_IMAGE, reason, size, "%s %lld is not below the plan's %u",
+                          what, (long long)index, count);
 }
 
 /* A launch-lane node names its stream in the context. */
 static DvtCode check_own_stream(const DvtContext* ctx, char* reason, size_t size) {
-  if (ctx->stream == DVT_NO_INDEX) return fail(DVT_INVALID_IMAGE, reason, size, "has no stream");
+  if (ctx->stream == DVT_NO_INDEX)
+    return dvt_fail_because(DVT_INVALID_IMAGE, reason, size, "has no stream");
   return check_index("stream", ctx->stream, ctx->runtime->stream_count, reason, size);
 }
 
@@ -59,8 +49,8 @@ static DvtCode check_create_stream(const DvtContext* ctx, char* reason, size_t s
   if (code != DVT_OK) return code;
   const DvtCreateStreamAttributes* attributes = ctx->attributes;
   if (attributes->priority < 0 || attributes->priority > 7) {
-    return fail(DVT_INVALID_IMAGE, reason, size, "priority %lld is not in 0..7",
-                (long long)attributes->priority);
+    return dvt_fail_because(DVT_INVALID_IMAGE, reason, size, "priority %lld is not in 0..7",
+                            (long long)attributes->priority);
   }
   return check_index("stream", attributes->stream, ctx->runtime->stream_count, reason, size);
 }
@@ -91,8 +81,9 @@ static DvtCode check_alloc(const DvtContext* ctx, char* reason, size_t size) {
   const DvtTensor* tensor = dvt_output(ctx, 0)->tensor;
   const uint64_t needed = tensor != NULL ? tensor->bytes : 0;
   if (attributes->bytes < 0 || (uint64_t)attributes->bytes < needed) {
-    return fail(DVT_INVALID_IMAGE, reason, size, "allocates %lld bytes for a tensor of %llu",
-                (long long)attributes->bytes, (unsigned long long)needed);
+    return dvt_fail_because(DVT_INVALID_IMAGE, reason, size,
+                            "allocates %lld bytes for a tensor of %llu",
+                            (long long)attributes->bytes, (unsigned long long)needed);
   }
   return DVT_OK;
 }
@@ -107,11 +98,12 @@ static DvtCode check_build_ref(const DvtContext* ctx, char* reason, size_t size)
   const DvtTensor* from = dvt_input(ctx, 0)->tensor;
   const DvtTensor* to = dvt_output(ctx, 0)->tensor;
   if (from == NULL || to == NULL) {
-    return fail(DVT_INVALID_IMAGE, reason, size, "refers to a value without a tensor");
+    return dvt_fail_because(DVT_INVALID_IMAGE, reason, size, "refers to a value without a tensor");
   }
   if (to->bytes > from->bytes) {
-    return fail(DVT_INVALID_IMAGE, reason, size, "a reference of %llu bytes to a tensor of %llu",
-                (unsigned long long)to->bytes, (unsigned long long)from->bytes);
+    return dvt_fail_because(DVT_INVALID_IMAGE, reason, size,
+                            "a reference of %llu bytes to a tensor of %llu",
+                            (unsigned long long)to->bytes, (unsigned long long)from->bytes);
   }
   return DVT_OK;
 }
@@ -124,11 +116,12 @@ static DvtCode check_copy(const DvtContext* ctx, uint32_t inputs, uint32_t outpu
   const DvtTensor* from = ctx->cells[0]->tensor;
   const DvtTensor* to = ctx->cells[1]->tensor;
   if (from == NULL || to == NULL) {
-    return fail(DVT_INVALID_IMAGE, reason, size, "copies a value without a tensor");
+    return dvt_fail_because(DVT_INVALID_IMAGE, reason, size, "copies a value without a tensor");
   }
   if (from->bytes != to->bytes) {
-    return fail(DVT_INVALID_IMAGE, reason, size, "copies %llu bytes to a tensor of %llu",
-                (unsigned long long)from->bytes, (unsigned long long)to->bytes);
+    return dvt_fail_because(DVT_INVALID_IMAGE, reason, size,
+                            "copies %llu bytes to a tensor of %llu",
+                            (unsigned long long)from->bytes, (unsigned long long)to->bytes);
   }
   return DVT_OK;
 }
@@ -153,8 +146,8 @@ static DvtCode check_launch(const DvtContext* ctx, char* reason, size_t size) {
 static DvtStream* stream_at(const DvtRuntime* runtime, int64_t index) {
   DvtStream* stream = runtime->streams[index];
   if (stream == NULL) {
-    (void)fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
-               "stream %lld does not exist at this point", (long long)index);
+    (void)dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+                           "stream %lld does not exist at this point", (long long)index);
   }
   return stream;
 }
@@ -162,8 +155,8 @@ static DvtStream* stream_at(const DvtRuntime* runtime, int64_t index) {
 static DvtEvent* event_at(const DvtRuntime* runtime, int64_t index) {
   DvtEvent* event = runtime->events[index];
   if (event == NULL) {
-    (void)fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
-               "event %lld does not exist at this point", (long long)index);
+    (void)dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+                           "event %lld does not exist at this point", (long long)index);
   }
   return event;
 }
@@ -174,8 +167,8 @@ static DvtCode run_create_stream(void* context) {
   const DvtCreateStreamAttributes* attributes = ctx->attributes;
   DvtStream** slot = &runtime->streams[attributes->stream];
   if (*slot != NULL) {
-    return fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
-                "stream %lld exists already", (long long)attributes->stream);
+    return dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+                            "stream %lld exists already", (long long)attributes->stream);
   }
   return report(runtime, runtime->device->vtable->stream_create(
                              runtime->device, (uint32_t)attributes->priority, slot));
@@ -198,8 +191,8 @@ static DvtCode run_create_event(void* context) {
   const DvtEventAttributes* attributes = ctx->attributes;
   DvtEvent** slot = &runtime->events[attributes->event];
   if (*slot != NULL) {
-    return fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
-                "event %lld exists already", (long long)attributes->event);
+    return dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+                            "event %lld exists already", (long long)attributes->event);
   }
   return report(runtime, runtime->device->vtable->event_create(runtime->device, slot));
 }
@@ -221,8 +214,8 @@ static DvtCode run_alloc(void* context) {
   const DvtAllocAttributes* attributes = ctx->attributes;
   DvtCell* cell = dvt_output(ctx, 0);
   if (cell->data != NULL) {
-    return fail(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
-                "the value holds device memory that nothing has freed");
+    return dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+                            "the value holds device memory that nothing has freed");
   }
   return report(runtime,
                 runtime->device->vtable->malloc(runtime->device, (uint64_t)attributes->bytes,

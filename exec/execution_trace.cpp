@@ -76,13 +76,18 @@ void ExecutionTrace::observe(void* self, const DvtNodeEvent* event) {
     ++trace.dropped_;
     return;
   }
-  trace.events_.push_back({event->begin_ns, event->end_ns, event->node, event->code});
+  trace.events_.push_back({event->begin_ns, event->end_ns, event->body, event->node, event->code});
+}
+
+const GraphView& ExecutionTrace::graph_of(const Event& event) const {
+  const ImageView& image = image_->view;
+  return image.graphs[event.body == kNone ? image.main : event.body];
 }
 
 void ExecutionTrace::append_node(trace::TraceWriter& writer, trace::Row row, const Run& run,
                                  const Event& event) const {
   const ImageView& image = image_->view;
-  const GraphView& graph = image.graphs[image.main];
+  const GraphView& graph = graph_of(event);
   const char* origin = image.strings[graph.origin_of(event.node)];
   const char* kernel = image.kernel_refs[graph.kernel[event.node]].name;
   const auto outputs = graph.outputs_of(event.node);
@@ -107,6 +112,7 @@ void ExecutionTrace::append_node(trace::TraceWriter& writer, trace::Row row, con
   if (const uint32_t stream = graph.stream_of(event.node); stream != kNone) {
     args.integer("stream", stream);
   }
+  if (event.body != kNone) args.integer("body", event.body);
   if (event.code != DVT_OK) args.text("error", code_name(event.code));
   writer.slice(row, *origin != '\0' ? origin : kernel, lane_name(graph.lane[event.node]),
                event.begin_ns, event.end_ns - event.begin_ns, args);
@@ -116,14 +122,15 @@ void ExecutionTrace::append_node(trace::TraceWriter& writer, trace::Row row, con
 void ExecutionTrace::append_flows(trace::TraceWriter& writer, trace::Row row, size_t first,
                                   size_t last) const {
   const ImageView& image = image_->view;
-  const GraphView& graph = image.graphs[image.main];
-  // Events of a sequential run are in node order, so the last writer seen is the producer.
+  // A run reports nodes in the order in which they end, so the last writer seen is the producer.
   std::vector<const Event*> producer(image.values.count, nullptr);
   for (size_t i = first; i < last; ++i) {
     const Event& event = events_[i];
+    const GraphView& graph = graph_of(event);
     for (const uint32_t value : graph.inputs_of(event.node)) {
       if (value == kNone || producer[value] == nullptr) continue;
       const Event& from = *producer[value];
+      if (from.end_ns > event.begin_ns) continue;  // Of a body that the node itself ran.
       // An arrow starts at its slice's end; the end itself belongs to the next slice.
       const int64_t from_ns = from.end_ns > from.begin_ns ? from.end_ns - 1 : from.begin_ns;
       writer.flow(row, from_ns, row, event.begin_ns);

@@ -26,7 +26,7 @@ namespace davit::exec {
 class ExecutionTrace {
  public:
   struct Limits {
-    size_t events = size_t{1} << 20;  // 32 bytes each, touched only when used.
+    size_t events = size_t{1} << 20;  // 40 bytes each, touched only when used.
     size_t runs = size_t{1} << 16;
   };
 
@@ -51,6 +51,7 @@ class ExecutionTrace {
   struct Event {
     int64_t begin_ns;
     int64_t end_ns;
+    uint32_t body;  // kNone: Main.
     uint32_t node;
     DvtCode code;
   };
@@ -62,6 +63,7 @@ class ExecutionTrace {
     DvtCode code;
   };
 
+  [[nodiscard]] const GraphView& graph_of(const Event& event) const;
   void append_node(trace::TraceWriter& writer, trace::Row row, const Run& run,
                    const Event& event) const;
   void append_flows(trace::TraceWriter& writer, trace::Row row, size_t first, size_t last) const;

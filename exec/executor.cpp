@@ -36,6 +36,7 @@ struct StepObservation {
   const ImageView& view;
   const StepList& list;
   const Observer& observer;
+  uint32_t first = 0;  // The step that the list begins with here.
   int64_t begin_ns = 0;
 
   static void begin(void* self, size_t /*step*/) {
@@ -45,25 +46,35 @@ struct StepObservation {
   static void end(void* self, size_t step, int32_t code) {
     const int64_t end_ns = now_ns();
     const auto& seen = *static_cast<StepObservation*>(self);
-    const auto node = static_cast<uint32_t>(step);
+    const auto node = static_cast<uint32_t>(step) + seen.first;
     const GraphView& graph = *seen.list.graph;
     const DvtNodeEvent event = {
         .node = node,
         .lane = graph.lane[node],
         .code = code,
-        .reserved = 0,
+        .body = graph.role == GraphRole::kBody
+                    ? static_cast<uint32_t>(&graph - seen.view.graphs.data())
+                    : DVT_NO_INDEX,
         .origin = seen.view.strings[graph.origin_of(node)],
         .op = seen.view.strings[graph.op_of(node)],
         .kernel = seen.view.kernel_refs[graph.kernel[node]].name,
         .begin_ns = seen.begin_ns,
         .end_ns = end_ns,
-        .context = static_cast<const DvtContext*>(seen.list.steps[step].ctx),
+        .context = static_cast<const DvtContext*>(seen.list.steps[node].ctx),
     };
     seen.observer.call(seen.observer.user, &event);
   }
 };
 
 }  // namespace
+
+size_t run_observed(const ImageView& view, const StepList& list, const Observer& observer,
+                    uint32_t first, int32_t* code) {
+  StepObservation seen{view, list, observer, first};
+  const DvtStepTrace trace = {StepObservation::begin, StepObservation::end, &seen};
+  return dvt_sequential_run_traced(list.steps + first, list.count - first, &trace, code);
+}
+
 }  // namespace davit::exec
 
 DvtExecutor::DvtExecutor(const DvtImage& image, const Layout& layout, Block block)
@@ -98,24 +109,39 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   executor->build_cells();
   executor->build_ports();
   executor->build_steps();
+  executor->build_dynamic();
   executor->build_device_tables();
+  if (Status status = executor->create_host_memory(options); !status.ok()) return status;
   if (Status status = executor->choose_device(options); !status.ok()) return status;
   if (Status status = executor->load(); !status.ok()) return status;
   executor->trace_ = davit::exec::EnvironmentTrace::from_environment(image);
   return executor;
 }
 
-Status DvtExecutor::load() {
-  for (const StepList& list : {main_, init_, deinit_}) {
-    for (uint32_t node = 0; node < list.count && list.graph->branch_off != nullptr; ++node) {
-      if (list.graph->bodies_of(node).empty()) continue;
+// What images may say and executors cannot do.
+Status DvtExecutor::check_bodies() const {
+  for (const davit::exec::GraphView& graph : view_.graphs) {
+    const bool body = graph.role == davit::exec::GraphRole::kBody;
+    for (uint32_t node = 0; node < graph.node_count; ++node) {
+      const DvtKernel* kernel = view_.kernels[graph.kernel[node]];
+      const DvtHostNode kind = dvt_host_node(kernel);
+      const bool runs_bodies = kind == DVT_HOST_IF || kind == DVT_HOST_LOOP;
+      // Names and costs of tasks, and buffers for launches, are there for the nodes of Main.
+      const bool drives = body && dvt_device_node(kernel) != DVT_NODE_OTHER;
+      if (!drives && (graph.bodies_of(node).empty() || runs_bodies)) continue;
       return Status(ErrorDetail{.code = DVT_UNSUPPORTED,
                                 .stage = DVT_STAGE_LOAD,
-                                .message = "this runtime does not run branches and loops",
-                                .node = view_.strings[list.graph->origin_of(node)],
-                                .op = view_.strings[list.graph->op_of(node)]});
+                                .message = drives ? "nodes in bodies cannot drive a device"
+                                                  : "this kernel does not run bodies",
+                                .node = view_.strings[graph.origin_of(node)],
+                                .op = view_.strings[graph.op_of(node)]});
     }
   }
+  return {};
+}
+
+Status DvtExecutor::load() {
+  if (Status status = check_bodies(); !status.ok()) return status;
   Status status = run_steps(init_, DVT_STAGE_LOAD, nullptr);
   loaded_ = status.ok();
   if (!loaded_ && runtime_->device != nullptr) {
@@ -139,6 +165,7 @@ Status DvtExecutor::unload() {
   if (runtime_->device != nullptr) keep_first(synchronise_all(DVT_STAGE_UNLOAD));
   keep_first(run_steps(deinit_, DVT_STAGE_UNLOAD, nullptr));
   if (runtime_->device != nullptr) keep_first(reclaim_all());
+  host_memory_.reset();
   return status;
 }
 
@@ -164,30 +191,36 @@ Status DvtExecutor::run_observed(Observer observer) {
 }
 
 Status DvtExecutor::run_main(const Observer* observer) {
-  if (runtime_->device != nullptr) return run_main_on_device(observer);
-  return run_steps(main_, DVT_STAGE_RUN, observer);
+  const uint32_t first = shapes_valid_ ? main_.graph->shape_nodes : 0;
+  Status status = runtime_->device != nullptr ? run_main_on_device(observer, first)
+                                              : run_steps(main_, DVT_STAGE_RUN, observer, first);
+  shapes_valid_ = status.ok();
+  has_run_ = status.ok();
+  if (!status.ok() && host_memory_ != nullptr) return_heap_values();
+  return status;
 }
 
-Status DvtExecutor::run_steps(const StepList& list, DvtStage stage, const Observer* observer) {
+Status DvtExecutor::run_steps(const StepList& list, DvtStage stage, const Observer* observer,
+                              uint32_t first) {
   runtime_->names = list.names;
   runtime_->costs = list.costs;
   runtime_->node_count = list.count;
+  observer_ = observer;
   int32_t code = DVT_OK;
   size_t done = 0;
   if (observer == nullptr) {
-    done = dvt_sequential_run(list.steps, list.count, &code);
+    done = first + dvt_sequential_run(list.steps + first, list.count - first, &code);
   } else {
-    davit::exec::StepObservation seen{view_, list, *observer};
-    const DvtStepTrace trace = {davit::exec::StepObservation::begin,
-                                davit::exec::StepObservation::end, &seen};
-    done = dvt_sequential_run_traced(list.steps, list.count, &trace, &code);
+    done = first + davit::exec::run_observed(view_, list, *observer, first, &code);
   }
   return code == DVT_OK ? Status() : node_error(list, done, code, stage);
 }
 
 Status DvtExecutor::node_error(const StepList& list, size_t node, DvtCode code, DvtStage stage) {
-  const davit::exec::GraphView& graph = *list.graph;
-  const auto id = static_cast<uint32_t>(node);
+  // A node with bodies failed because of a node inside.
+  const uint32_t inner = std::exchange(failed_graph_, kNone);
+  const davit::exec::GraphView& graph = inner == kNone ? *list.graph : view_.graphs[inner];
+  const auto id = static_cast<uint32_t>(inner == kNone ? node : failed_node_);
   std::string kernel = view_.kernel_refs[graph.kernel[id]].name;
   if (const uint32_t device_kernel = graph.device_kernel_of(id); device_kernel != kNone) {
     kernel.append("(").append(view_.kernel_refs[device_kernel].name).append(")");

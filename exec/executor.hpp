@@ -22,10 +22,13 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.hpp"
 #include "davit/davit.h"
 #include "exec/block.hpp"
+#include "exec/dynamic.h"
+#include "exec/host_memory.h"
 #include "exec/image.hpp"
 #include "exec/layout.hpp"
 #include "exec/runtime.h"
@@ -57,6 +60,10 @@ struct Observer {
   void* user = nullptr;
 };
 
+// Runs the steps of a list from `first` on and reports each; the rest as dvt_sequential_run().
+size_t run_observed(const ImageView& view, const StepList& list, const Observer& observer,
+                    uint32_t first, int32_t* code);
+
 struct DeviceDeleter {
   void operator()(DvtDevice* device) const { dvt_cpu_device_destroy(device); }
 };
@@ -77,6 +84,10 @@ struct DvtExecutor {
 
   davit::Status bind_input(uint32_t index, const void* data, size_t bytes);
   davit::Status bind_output(uint32_t index, void* data, size_t bytes);
+  // The shape comes with the data.
+  davit::Status bind_input_tensor(uint32_t index, const DvtTensor& tensor, const void* data);
+  davit::Status output_tensor(uint32_t index, DvtTensor& tensor, const void*& data) const;
+  void statistics(DvtExecutorStatistics& out) const;
 
   davit::Status run();
   davit::Status run_observed(davit::exec::Observer observer);
@@ -91,11 +102,24 @@ struct DvtExecutor {
   void build_context(const davit::exec::GraphView& graph, uint32_t node, DvtContext* context);
   void build_device_tables();
   void note_unjoined_streams();
+  // exec/executor_dynamic.cpp: the same for dynamic shapes and bodies; after build_steps().
+  void build_dynamic();
+  void build_shape_nodes(const davit::exec::StepList& list);
+  void build_flow_nodes(const davit::exec::StepList& list);
+  davit::Status create_host_memory(const DvtExecutorOptions& options);
+  static DvtCode run_body(DvtRuntime* runtime, const DvtBody* body);
+  void return_heap_values();
 
   davit::Status choose_device(const DvtExecutorOptions& options);
+  [[nodiscard]] davit::Status check_bodies() const;
   davit::Status load();
 
   // exec/bindings.cpp.
+  davit::Status check_shape(const davit::exec::PortView& port, DvtTensor& given) const;
+  davit::Status check_buffer(const davit::exec::PortView& port, const DvtTensor& tensor,
+                             const void* data, size_t bytes) const;
+  void attach(uint32_t slot, const void* data);
+  davit::Status bind_dynamic_output(uint32_t index, void* data, size_t bytes);
   davit::Status bind(const davit::exec::PortView& port, uint32_t slot, const void* data,
                      size_t bytes);
   davit::Status check_bindings();
@@ -105,11 +129,11 @@ struct DvtExecutor {
 
   // Steps of one graph. `observer` may be null.
   davit::Status run_steps(const davit::exec::StepList& list, DvtStage stage,
-                          const davit::exec::Observer* observer);
+                          const davit::exec::Observer* observer, uint32_t first = 0);
   davit::Status node_error(const davit::exec::StepList& list, size_t node, DvtCode code,
                            DvtStage stage);
   davit::Status run_main(const davit::exec::Observer* observer);
-  davit::Status run_main_on_device(const davit::exec::Observer* observer);
+  davit::Status run_main_on_device(const davit::exec::Observer* observer, uint32_t first);
 
   // After a call of the device: its error, or OK.
   davit::Status device_status(DvtCode code, DvtStage stage, const char* what) const;
@@ -128,10 +152,28 @@ struct DvtExecutor {
   DvtCell* cells_;
   davit::exec::Binding* bindings_;
   davit::exec::StepList init_, main_, deinit_;
+  std::vector<davit::exec::StepList> bodies_;  // By graph; empty for graphs that are no body.
+
+  struct HostMemoryDeleter {
+    void operator()(DvtHostMemory* memory) const { dvt_host_memory_destroy(memory); }
+  };
+  std::unique_ptr<DvtHostMemory, HostMemoryDeleter> host_memory_;
+  // Main's leading shape nodes have run for the shapes that are bound.
+  bool shapes_valid_ = false;
+  uint32_t shape_node_count_ = 0;  // InferShape nodes of all graphs.
+  // Places of layout_ that are taken, while they are being filled in.
+  uint64_t memo_bytes_ = 0;
+  size_t flow_node_count_ = 0, body_count_ = 0;
+  uint32_t collected_count_ = 0;
+  // Of the run in progress: who watches, and the innermost node of a body that failed.
+  const davit::exec::Observer* observer_ = nullptr;
+  uint32_t failed_graph_ = davit::exec::kNone;
+  size_t failed_node_ = 0;
 
   std::unique_ptr<DvtDevice, davit::exec::DeviceDeleter> own_device_;
   pid_t owner_pid_ = 0;  // The process that made this; a device does not survive fork().
   bool loaded_ = false;
+  bool has_run_ = false;           // The last run's outputs can be read.
   bool ready_ = false;             // Bindings are complete and checked.
   bool recovery_pending_ = false;  // recover() has not succeeded since the last failure.
 

@@ -1,4 +1,5 @@
 // The C API of executors (davit/davit.h): null checks, and no exception gets out.
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <new>
@@ -60,7 +61,8 @@ Status read_options(const DvtExecutorOptions* given, DvtExecutorOptions& options
                               .got = std::to_string(given->struct_size),
                               .hint = "call dvt_executor_options_init() first"});
   };
-  if (given->struct_size < sizeof options) {
+  constexpr size_t kFirstVersion = offsetof(DvtExecutorOptions, heap_bytes_max);
+  if (given->struct_size < kFirstVersion) {
     return wrong_size("DvtExecutorOptions.struct_size is not one of any version");
   }
   const auto* bytes = reinterpret_cast<const std::byte*>(given);
@@ -69,7 +71,8 @@ Status read_options(const DvtExecutorOptions* given, DvtExecutorOptions& options
       return wrong_size("DvtExecutorOptions asks for something that this version does not know");
     }
   }
-  std::memcpy(&options, given, sizeof options);
+  std::memcpy(&options, given, std::min<size_t>(given->struct_size, sizeof options));
+  options.struct_size = sizeof options;
   return {};
 }
 
@@ -84,7 +87,8 @@ void dvt_executor_options_init(DvtExecutorOptions* options) {
   *options = {.struct_size = sizeof *options,
               .reserved = 0,
               .device = nullptr,
-              .synchronize_timeout_us = -1};
+              .synchronize_timeout_us = -1,
+              .heap_bytes_max = 0};
 }
 
 DvtCode dvt_executor_create(DvtImage* image, const DvtExecutorOptions* options, DvtExecutor** out,
@@ -129,6 +133,31 @@ DvtCode dvt_executor_bind_output(DvtExecutor* executor, uint32_t index, void* da
     if (executor == nullptr) return null_argument("executor");
     return executor->bind_output(index, data, bytes);
   });
+}
+
+DvtCode dvt_executor_bind_input_tensor(DvtExecutor* executor, uint32_t index,
+                                       const DvtTensor* tensor, const void* data, DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    if (tensor == nullptr) return null_argument("tensor");
+    return executor->bind_input_tensor(index, *tensor, data);
+  });
+}
+
+DvtCode dvt_executor_output_tensor(const DvtExecutor* executor, uint32_t index, DvtTensor* tensor,
+                                   const void** data, DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    if (tensor == nullptr) return null_argument("tensor");
+    const void* unused = nullptr;
+    return executor->output_tensor(index, *tensor, data != nullptr ? *data : unused);
+  });
+}
+
+void dvt_executor_statistics(const DvtExecutor* executor, DvtExecutorStatistics* out) {
+  if (out == nullptr) return;
+  *out = {};
+  if (executor != nullptr) executor->statistics(*out);
 }
 
 DvtCode dvt_executor_run(DvtExecutor* executor, DvtError* error) {

@@ -11,9 +11,16 @@ using davit::exec::ValueKind;
 
 void DvtExecutor::build_cells() {
   std::byte* const values = block_.at<std::byte>(layout_.values);
+  auto* shape = block_.at<DvtTensor>(layout_.shapes);
   for (uint32_t value = 0; value < view_.values.count; ++value) {
     DvtCell& cell = cells_[value];
     cell.tensor = view_.tensor_of(value);
+    if (view_.is_dynamic(value)) {
+      *shape = *cell.tensor;
+      // Until one is bound (exec/bindings.cpp).
+      if (view_.values.kind[value] == ValueKind::kInput) shape->rank = DVT_RANK_UNKNOWN;
+      cell.tensor = shape++;
+    }
     if (view_.values.kind[value] == ValueKind::kPlanned) {
       cell.data = values + view_.values.offset[value];
     } else if (view_.values.kind[value] == ValueKind::kConstant) {
@@ -68,18 +75,23 @@ void DvtExecutor::build_context(const GraphView& graph, uint32_t node, DvtContex
 void DvtExecutor::build_steps() {
   auto* step = block_.at<DvtStep>(layout_.steps);
   auto* context = block_.at<std::byte>(layout_.contexts);
-  StepList* lists[] = {&init_, &main_, &deinit_};
-  const auto ids = davit::exec::runnable_graphs(view_);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] == kNone) continue;
-    const GraphView& graph = view_.graphs[ids[i]];
-    *lists[i] = {.steps = step, .count = graph.node_count, .graph = &graph};
+  const auto build = [&](StepList& list, const GraphView& graph) {
+    list = {.steps = step, .count = graph.node_count, .graph = &graph};
     for (uint32_t node = 0; node < graph.node_count; ++node) {
       build_context(graph, node, reinterpret_cast<DvtContext*>(context));
       *step++ = {view_.kernels[graph.kernel[node]]->run, context};
       const size_t operands = graph.inputs_of(node).size() + graph.outputs_of(node).size();
       context += offsetof(DvtContext, cells) + operands * sizeof(DvtCell*);
     }
+  };
+  StepList* lists[] = {&init_, &main_, &deinit_};
+  const auto ids = davit::exec::runnable_graphs(view_);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] != kNone) build(*lists[i], view_.graphs[ids[i]]);
+  }
+  bodies_.resize(view_.graphs.size());
+  for (size_t i = 0; i < view_.graphs.size(); ++i) {
+    if (view_.graphs[i].role == davit::exec::GraphRole::kBody) build(bodies_[i], view_.graphs[i]);
   }
 }
 

@@ -28,7 +28,7 @@ namespace davit::exec {
 inline constexpr uint32_t kNone = UINT32_MAX;
 
 // schema/image.fbs: ValueKind, GraphRole.
-enum class ValueKind : uint8_t { kWord, kPlanned, kConstant, kInput, kOutput, kDevice };
+enum class ValueKind : uint8_t { kWord, kPlanned, kConstant, kInput, kOutput, kDevice, kHeap };
 enum class GraphRole : uint8_t { kInit, kMain, kDeInit, kBody };
 
 // The image's strings, read in place: a flatbuffer vector of offsets to length-prefixed text.
@@ -88,6 +88,7 @@ struct GraphView {
   const uint32_t* free_launch = nullptr;
   const uint32_t* branch_off = nullptr;
   const uint32_t* branch_graph = nullptr;
+  uint32_t shape_nodes = 0;  // At most node_count; 0 but for Main.
 
   [[nodiscard]] std::span<const uint32_t> inputs_of(uint32_t node) const {
     return {inputs + inputs_off[node], inputs_off[node + 1] - inputs_off[node]};
@@ -202,6 +203,11 @@ struct ImageView {
   [[nodiscard]] const DvtTensor* tensor_of(uint32_t value) const {
     const uint32_t desc = values.desc[value];
     return desc == kNone ? nullptr : descs + desc;
+  }
+  // True when the value's shape is set at run time.
+  [[nodiscard]] bool is_dynamic(uint32_t value) const {
+    const DvtTensor* tensor = tensor_of(value);
+    return tensor != nullptr && (tensor->flags & DVT_TENSOR_DYNAMIC) != 0;
   }
   [[nodiscard]] const char* value_name(uint32_t value) const {
     return values.name == nullptr ? "" : strings[values.name[value]];

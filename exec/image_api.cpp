@@ -78,8 +78,14 @@ DvtCode port_info(const ImageView& view, const std::vector<PortView>& ports, con
   out->name = view.strings[port.name];
   out->tensor = view.descs[port.desc];
   for (uint32_t d = 0; d < DVT_MAX_RANK; ++d) {
-    const bool ranged = port.dims != nullptr && d < out->tensor.rank;
+    const bool ranged = port.dims != nullptr && d < out->tensor.rank;  // The rank is then known.
     out->dims_min[d] = ranged ? port.dims[d].min : out->tensor.dims[d];
+    out->dims_max[d] = ranged ? port.dims[d].max : out->tensor.dims[d];
+    if (!ranged && d < out->tensor.rank && out->tensor.rank <= DVT_MAX_RANK &&
+        out->tensor.dims[d] < 0) {
+      out->dims_min[d] = 0;
+      out->dims_max[d] = INT64_MAX;
+    }
     out->symbols[d] = ranged ? view.strings[port.dims[d].symbol] : "";
   }
   return DVT_OK;

@@ -70,13 +70,92 @@ uint64_t largest_launch_bytes(const GraphView& graph) {
   return dvt_launch_argument_bytes(operands);
 }
 
+// Counts of what graphs with dynamic shapes and bodies need.
+struct DynamicCounts {
+  uint64_t values = 0, scratch = 0, shape_nodes = 0, memo_bytes = 0;
+  uint64_t flow_nodes = 0, bodies = 0, collected = 0;
+};
+
+DynamicCounts count_dynamic(const ImageView& image) {
+  DynamicCounts counts;
+  for (uint32_t value = 0; value < image.values.count; ++value) {
+    counts.values += image.is_dynamic(value) ? 1 : 0;
+  }
+  const std::vector<DvtHostNode> kinds = host_nodes(image);
+  for (const GraphView& graph : image.graphs) {
+    for (uint32_t node = 0; node < graph.node_count; ++node) {
+      if (kinds[graph.kernel[node]] == DVT_HOST_INFER_SHAPE) {
+        const ShapeNodeFacts facts = shape_node_facts(image, graph, node);
+        ++counts.shape_nodes;
+        counts.scratch = std::max<uint64_t>(counts.scratch, facts.outputs);
+        if (facts.remembers) {
+          counts.memo_bytes += uint64_t{DVT_SHAPE_MEMO_WAYS} * facts.memo_bytes;
+        }
+      }
+      const uint64_t bodies = graph.bodies_of(node).size();
+      counts.flow_nodes += bodies > 0 ? 1 : 0;
+      counts.bodies += bodies;
+      counts.collected += collected_outputs(kinds[graph.kernel[node]], graph, node);
+    }
+  }
+  return counts;
+}
+
 }  // namespace
+
+std::vector<DvtHostNode> host_nodes(const ImageView& image) {
+  std::vector<DvtHostNode> nodes;
+  nodes.reserve(image.kernel_refs.size());
+  for (size_t i = 0; i < image.kernel_refs.size(); ++i) {
+    nodes.push_back(image.kernels.empty() ? dvt_host_node_named(image.kernel_refs[i].name)
+                                          : dvt_host_node(image.kernels[i]));
+  }
+  return nodes;
+}
+
+ShapeNodeFacts shape_node_facts(const ImageView& image, const GraphView& graph, uint32_t node) {
+  DvtInferShapeAttributes attributes;
+  std::memcpy(&attributes, graph.attributes_of(node).data(), sizeof attributes);
+  ShapeNodeFacts facts;
+  facts.target = static_cast<uint32_t>(attributes.target);
+  const uint32_t device_kernel = graph.device_kernel_of(facts.target);
+  facts.kernel = device_kernel == kNone ? graph.kernel[facts.target] : device_kernel;
+  facts.outputs = static_cast<uint32_t>(graph.outputs_of(facts.target).size());
+  facts.remembers = true;
+  for (const uint32_t value : graph.inputs_of(node)) {
+    if (value == kNone) continue;
+    // Static inputs of an InferShape, and dynamic ones that the kernel reads, are data.
+    if (image.is_dynamic(value)) {
+      ++facts.dynamic_inputs;
+    } else if (image.values.kind[value] != ValueKind::kConstant) {
+      facts.remembers = false;
+    }
+  }
+  const uint32_t host_inputs = image.kernels.empty() ? 0 : image.kernels[facts.kernel]->host_inputs;
+  const auto inputs = graph.inputs_of(node);
+  for (size_t i = 0; i < inputs.size() && i < 32; ++i) {
+    const bool reads = (host_inputs >> i & 1) != 0;
+    if (reads && inputs[i] != kNone && image.is_dynamic(inputs[i])) facts.remembers = false;
+  }
+  facts.memo_bytes = static_cast<uint32_t>(facts.dynamic_inputs * sizeof(DvtShape) +
+                                           graph.outputs_of(node).size() * sizeof(DvtTensor));
+  return facts;
+}
+
+uint32_t collected_outputs(DvtHostNode kind, const GraphView& graph, uint32_t node) {
+  if (kind != DVT_HOST_LOOP) return 0;
+  DvtLoopAttributes counts;  // Verifier: check_dynamic_values.
+  std::memcpy(&counts, graph.attributes_of(node).data(), sizeof counts);
+  return static_cast<uint32_t>(counts.collected);
+}
 
 Result<Layout> lay_out(const ImageView& image) {
   uint64_t nodes = 0;
   uint64_t operands = 0;
   Layout layout;
   layout.uses_device = uses_device(image);
+  const DynamicCounts dynamic = count_dynamic(image);
+  layout.uses_heap = dynamic.values > 0;
   for (const uint32_t id : runnable_graphs(image)) {
     if (id == kNone) continue;
     const GraphView& graph = image.graphs[id];
@@ -88,19 +167,33 @@ Result<Layout> lay_out(const ImageView& image) {
   }
   const uint64_t ports = image.inputs.size() + image.outputs.size();
   const uint64_t device_nodes = layout.uses_device ? nodes : 0;
+  for (const GraphView& graph : image.graphs) {
+    if (graph.role != GraphRole::kBody) continue;
+    nodes += graph.node_count;
+    operands += graph.operand_count;
+  }
 
   Cursor cursor;
   layout.values = cursor.take(image.arena_bytes, 1, image.arena_alignment);
   layout.runtime = cursor.take<DvtRuntime>(1);
   layout.cells = cursor.take(image.values.count, sizeof(DvtCell), 64);
   layout.steps = cursor.take(nodes, sizeof(DvtStep), 64);
-  // nodes and operands are sums of at most three u32 counts: these products cannot wrap.
+  // Columns of all graphs fit into one flatbuffer below 2 GB: these products cannot wrap.
   layout.contexts =
       cursor.take(nodes * offsetof(DvtContext, cells) + operands * sizeof(DvtCell*), 1, 64);
   layout.port_offsets = cursor.take<uint32_t>(ports + 1);
   layout.port_values = cursor.take<uint32_t>(count_port_values(image));
   layout.bindings = cursor.take<Binding>(ports);
   layout.port_order = cursor.take<uint32_t>(ports);
+  layout.outputs = cursor.take<DvtOutputSlot>(image.outputs.size());
+  layout.shapes = cursor.take<DvtTensor>(dynamic.values);
+  layout.scratch = cursor.take<DvtTensor>(dynamic.scratch);
+  layout.shape_nodes = cursor.take<DvtShapeNode>(dynamic.shape_nodes);
+  layout.memos = cursor.take(dynamic.memo_bytes, 1, 8);
+  layout.flow_nodes = cursor.take<DvtFlowNode>(dynamic.flow_nodes);
+  layout.bodies = cursor.take<DvtBody>(dynamic.bodies);
+  layout.capacities = cursor.take<uint64_t>(dynamic.collected);
+  layout.declared = cursor.take<DvtTensor>(dynamic.collected);
   layout.names = cursor.take<DvtNodeNames>(device_nodes);
   layout.costs = cursor.take<const DvtTaskCost*>(device_nodes);
   layout.streams = cursor.take<DvtStream*>(image.stream_count);

@@ -18,6 +18,17 @@ typedef struct DvtNodeNames {
   const char* op;
 } DvtNodeNames;
 
+struct DvtBody; /* exec/dynamic.h */
+
+/* A dynamic output port. */
+typedef struct DvtOutputSlot {
+  const char* name;
+  void* bound; /* The caller's buffer, or NULL: the engine provides the memory. */
+  uint64_t capacity;
+  void* owned; /* The engine's memory, kept from run to run. */
+  uint64_t owned_bytes;
+} DvtOutputSlot;
+
 typedef struct DvtRuntime {
   DvtDevice* device;
   DvtStream** streams; /* [stream_count] */
@@ -32,7 +43,12 @@ typedef struct DvtRuntime {
   int64_t synchronize_timeout_us;
   void* launch_buffer; /* Scratch for argument records; launch_buffer_bytes long. */
   size_t launch_buffer_bytes;
-  char* reason; /* A failing kernel may say why; reason_bytes long. */
+  struct DvtHostMemory* host_memory; /* Of heap values; NULL when the image has none. */
+  DvtOutputSlot* outputs;            /* [outputs of the image] */
+  /* Runs a body to its end, or to the first code that is not DVT_OK, which it returns. */
+  DvtCode (*run_body)(struct DvtRuntime* runtime, const struct DvtBody* body);
+  void* executor; /* For run_body(). */
+  char* reason;   /* A failing kernel may say why; reason_bytes long. */
   size_t reason_bytes;
 } DvtRuntime;
 

@@ -80,6 +80,7 @@ Status check_structure(const ImageView& view) {
   if (Status s = map_memory(view, facts); !s.ok()) return s;
   if (Status s = check_dataflow(view, facts, scratch); !s.ok()) return s;
   if (Status s = check_device_memory(view, facts); !s.ok()) return s;
+  if (Status s = check_dynamic_values(view, facts); !s.ok()) return s;
   return check_plan(view, facts, scratch);
 }
 

@@ -158,6 +158,12 @@ Status GraphReader::read(const schema::Graph& table) {
   graph_.kernel = kernel.data;
   graph_.node_count = kernel.size;
   if (Status s = read_operands(table); !s.ok()) return s;
+  graph_.shape_nodes = table.shape_nodes();
+  if (graph_.shape_nodes > graph_.node_count ||
+      (graph_.shape_nodes != 0 && graph_.role != GraphRole::kMain)) {
+    return broken("%s: %u, but there are %u nodes, and only Main has any",
+                  path("shape_nodes").c_str(), graph_.shape_nodes, graph_.node_count);
+  }
   return read_optional_columns(table);
 }
 

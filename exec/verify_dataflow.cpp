@@ -2,7 +2,7 @@
 //
 //   A value's cell is written by one node of the image. Two exceptions: bodies write the outputs of
 //   the node that runs them; launch-lane nodes list device values that they overwrite (the memory,
-//   not the cell).
+//   not the cell); the nodes that give a dynamic value its shape, memory and data all list it.
 //   A planned or output value that is read but never written is a view: its memory is that of its
 //   root, the value at the same address that was written last before the view's first read.
 //   What is read has been written: earlier in the same graph; or by Init, when Main or DeInit read;
@@ -11,8 +11,12 @@
 //
 // Graphs are scanned parents first (Init, Main, DeInit, then bodies), nodes in stored order, each
 // operand once: linear in the size of the image.
+#include <algorithm>
+#include <cstring>
 #include <string>
 
+#include "exec/dynamic.h"
+#include "exec/layout.hpp"
 #include "exec/verify_internal.hpp"
 
 namespace davit::exec::verify {
@@ -32,6 +36,7 @@ class Dataflow {
   Dataflow(const ImageView& view, FlowFacts& facts, Scratch& scratch)
       : view_(view),
         facts_(facts),
+        host_nodes_(host_nodes(view)),
         runner_(view.graphs.size()),
         written_(&scratch),
         last_at_(&scratch),
@@ -48,7 +53,7 @@ class Dataflow {
       if (Status s = scan(graph); !s.ok()) return s;
     }
     for (uint32_t i = 0; i < port_written_.size(); ++i) {
-      if (!port_written_[i]) return broken("outputs[%u]: no node writes it", i);
+      if (!port_written_[i]) return broken("outputs[%u]: no node of Main writes it", i);
     }
     return {};
   }
@@ -65,6 +70,8 @@ class Dataflow {
   Status read_from_outside(uint32_t value, const char* column, uint32_t at);
   Status write(uint32_t value, uint32_t node, uint32_t at);
   Status write_cell(uint32_t value, uint32_t node, uint32_t at);
+  Status overwrite(uint32_t value, uint32_t node, uint32_t at);
+  Status write_dynamic(uint32_t value, uint32_t node, uint32_t at);
   Status settle(uint32_t value, const char* column, uint32_t at);
   [[nodiscard]] bool has_edge(uint32_t from, uint32_t to);
   // The usual case of read(), decided without a Status: written in this graph, and the edge is
@@ -87,10 +94,11 @@ class Dataflow {
 
   const ImageView& view_;
   FlowFacts& facts_;
-  std::vector<Runner> runner_;          // Per graph; of bodies only.
-  std::pmr::vector<uint8_t> written_;   // Per value: some node lists it as an output.
-  std::pmr::vector<uint32_t> last_at_;  // Per group: the value written last at its address.
-  std::pmr::vector<uint32_t> group_;    // Per rank, see group().
+  const std::vector<DvtHostNode> host_nodes_;  // Per kernel of the image.
+  std::vector<Runner> runner_;                 // Per graph; of bodies only.
+  std::pmr::vector<uint8_t> written_;          // Per value: some node lists it as an output.
+  std::pmr::vector<uint32_t> last_at_;         // Per group: the value written last at its address.
+  std::pmr::vector<uint32_t> group_;           // Per rank, see group().
   std::vector<bool> port_written_;
   // Per value, only when there are bodies: the last body whose runner has it as input, output.
   std::pmr::vector<uint32_t> runs_for_input_, runs_for_output_;
@@ -158,7 +166,25 @@ void Dataflow::begin_body(uint32_t graph) {
   for (const uint32_t value : parent.inputs_of(runner.node)) {
     if (value != kNone) runs_for_input_[value] = graph;
   }
-  for (const uint32_t value : parent.outputs_of(runner.node)) runs_for_output_[value] = graph;
+  const auto outputs = parent.outputs_of(runner.node);
+  size_t parameters = 0;
+  size_t results = 0;
+  const auto record = parent.attributes_of(runner.node);
+  DvtLoopAttributes counts;
+  if (host_nodes_[parent.kernel[runner.node]] == DVT_HOST_LOOP && record.size() == sizeof counts) {
+    std::memcpy(&counts, record.data(), sizeof counts);
+    // Nonsense counts are refused later (check_dynamic_values).
+    const auto clamp = [&](int64_t k) {
+      return size_t(std::clamp<int64_t>(k, 0, int64_t(outputs.size())));
+    };
+    if (counts.states >= 0 && counts.states <= UINT16_MAX && counts.collected >= 0 &&
+        counts.collected <= UINT16_MAX) {
+      parameters = clamp(dvt_loop_parameters(&counts));
+      results = clamp(dvt_loop_results(&counts));
+    }
+  }
+  for (size_t k = parameters; k < results; ++k) runs_for_input_[outputs[k]] = graph;
+  for (size_t k = results; k < outputs.size(); ++k) runs_for_output_[outputs[k]] = graph;
 }
 
 // ---- Values ------------------------------------------------------------------------------------
@@ -287,20 +313,35 @@ Status Dataflow::write(uint32_t value, uint32_t node, uint32_t at) {
                     describe_value(view_, value).c_str());
     case ValueKind::kOutput:
       if (Status s = check_phase(value, "outputs", at); !s.ok()) return s;
-      port_written_[view_.values.offset[value]] = true;
+      // A body may not run at all.
+      if (graph_->role == GraphRole::kMain) port_written_[view_.values.offset[value]] = true;
+      if (view_.is_dynamic(value)) return write_dynamic(value, node, at);
       break;
+    case ValueKind::kHeap:
+      return write_dynamic(value, node, at);
     case ValueKind::kDevice:
       if (graph_->lane[node] != DVT_KERNEL_LANE_LAUNCH) break;
       // A launch writes device memory whose address is in the cell already.
-      if (Status s = read(value, node, "outputs", at); !s.ok()) return s;
-      facts_.values[value].writer_graph = graph_index_;
-      facts_.values[value].writer_node = node;
-      return {};
+      return overwrite(value, node, at);
     case ValueKind::kWord:
     case ValueKind::kPlanned:
       break;
   }
   return write_cell(value, node, at);
+}
+
+// What the node writes has been written before: it comes after that.
+Status Dataflow::overwrite(uint32_t value, uint32_t node, uint32_t at) {
+  if (Status s = read(value, node, "outputs", at); !s.ok()) return s;
+  facts_.values[value].writer_graph = graph_index_;
+  facts_.values[value].writer_node = node;
+  return {};
+}
+
+// Shape, memory and data come from different nodes, one after the other (check_dynamic_values).
+Status Dataflow::write_dynamic(uint32_t value, uint32_t node, uint32_t at) {
+  return facts_.values[value].writer_graph == graph_index_ ? overwrite(value, node, at)
+                                                           : write_cell(value, node, at);
 }
 
 Status Dataflow::scan(uint32_t graph) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "exec/layout.hpp"
 #include "exec/runtime.h"
 #include "exec/verify_internal.hpp"
 
@@ -26,8 +27,10 @@ Status check_kernel_ref(const KernelRefView& ref, const DvtKernel& kernel, uint3
         index, ref.name, ref.abi_version, kernel.abi_version, DVT_KERNEL_ABI_VERSION);
   }
   // A newer runtime's kernel may have learnt something (to work in place, say); it must not have
-  // forgotten what the image relies on, nor changed lanes.
-  constexpr uint32_t kFixed = DVT_KERNEL_LANE_MASK | DVT_KERNEL_FREE;
+  // forgotten what the image relies on, nor changed lanes. When shapes are final, and whether it
+  // writes, are no abilities.
+  constexpr uint32_t kFixed =
+      DVT_KERNEL_LANE_MASK | DVT_KERNEL_FREE | DVT_KERNEL_ALIAS | DVT_KERNEL_SHAPES_OUTPUTS;
   if (((ref.flags ^ kernel.flags) & kFixed) != 0 || (ref.flags & ~kernel.flags) != 0) {
     return failed(DVT_VERSION_MISMATCH,
                   "kernels[%u].flags: the image was made for a \"%s\" with flags 0x%x, this "
@@ -52,11 +55,12 @@ Signature signature_of(const DvtKernel& kernel) {
 class GraphChecker {
  public:
   GraphChecker(const ImageView& view, uint32_t index, const std::vector<DvtDeviceNode>& nodes,
-               const std::vector<Signature>& signatures)
+               const std::vector<DvtHostNode>& host_nodes, const std::vector<Signature>& signatures)
       : view_(view),
         graph_(view.graphs[index]),
         index_(index),
         nodes_(nodes),
+        host_nodes_(host_nodes),
         signatures_(signatures) {}
 
   Status check() const {
@@ -87,8 +91,9 @@ class GraphChecker {
   const ImageView& view_;
   const GraphView& graph_;
   uint32_t index_;
-  const std::vector<DvtDeviceNode>& nodes_;   // Per kernel of the image.
-  const std::vector<Signature>& signatures_;  // The same; empty when kernels are not resolved.
+  const std::vector<DvtDeviceNode>& nodes_;     // Per kernel of the image.
+  const std::vector<DvtHostNode>& host_nodes_;  // The same.
+  const std::vector<Signature>& signatures_;    // The same; empty when kernels are not resolved.
 };
 
 // Every entry is below `limit`, or none where that is allowed. A null column is absent.
@@ -140,21 +145,27 @@ Status GraphChecker::check_lanes() const {
   return {};
 }
 
-// A node has a device kernel if and only if its kernel launches one.
+// A node has a device kernel if and only if its kernel launches one, or is a reference that an
+// alias kernel gives the shape of.
 Status GraphChecker::check_device_kernels() const {
   for (uint32_t node = 0; node < graph_.node_count; ++node) {
     const uint32_t device_kernel = graph_.device_kernel_of(node);
-    if (nodes_[graph_.kernel[node]] != DVT_NODE_LAUNCH) {
+    const bool launches = nodes_[graph_.kernel[node]] == DVT_NODE_LAUNCH;
+    const bool refers = host_nodes_[graph_.kernel[node]] == DVT_HOST_REFER_TO;
+    if (!launches && !refers) {
       if (device_kernel == kNone) continue;
-      return broken("graphs[%u].device_kernel[%u]: only LaunchKernel nodes have one", index_, node);
+      return broken("graphs[%u].device_kernel[%u]: only LaunchKernel and ReferTo nodes have one",
+                    index_, node);
     }
     if (device_kernel >= view_.kernel_refs.size()) {
       return broken("graphs[%u].device_kernel[%u]: %u is not in kernels", index_, node,
                     device_kernel);
     }
-    if ((view_.kernel_refs[device_kernel].flags & DVT_KERNEL_DEVICE) == 0) {
-      return broken("graphs[%u].device_kernel[%u]: \"%s\" does not run on devices", index_, node,
-                    view_.kernel_refs[device_kernel].name);
+    const uint32_t needed = launches ? DVT_KERNEL_DEVICE : DVT_KERNEL_ALIAS;
+    if ((view_.kernel_refs[device_kernel].flags & needed) == 0) {
+      return broken("graphs[%u].device_kernel[%u]: \"%s\" %s", index_, node,
+                    view_.kernel_refs[device_kernel].name,
+                    launches ? "does not run on devices" : "is no alias kernel");
     }
   }
   return {};
@@ -254,6 +265,7 @@ Status resolve_kernels(std::span<const DvtKernelTable> tables, ImageView& view) 
   for (const DvtKernelTable& table : tables) add_table(table, index);
   add_table(dvt_cpu_kernels(), index);
   add_table(dvt_device_kernels(), index);
+  add_table(dvt_dynamic_kernels(), index);
   view.kernels.reserve(view.kernel_refs.size());
   for (uint32_t i = 0; i < view.kernel_refs.size(); ++i) {
     const KernelRefView& ref = view.kernel_refs[i];
@@ -273,12 +285,13 @@ Status resolve_kernels(std::span<const DvtKernelTable> tables, ImageView& view) 
 
 Status check_graphs(const ImageView& view, Scratch& scratch) {
   const std::vector<DvtDeviceNode> nodes = device_nodes(view);
+  const std::vector<DvtHostNode> hosts = host_nodes(view);
   std::vector<Signature> signatures;
   signatures.reserve(view.kernels.size());
   for (const DvtKernel* kernel : view.kernels) signatures.push_back(signature_of(*kernel));
   std::pmr::vector<uint32_t> count(&scratch);
   for (uint32_t i = 0; i < view.graphs.size(); ++i) {
-    if (Status s = GraphChecker(view, i, nodes, signatures).check(); !s.ok()) return s;
+    if (Status s = GraphChecker(view, i, nodes, hosts, signatures).check(); !s.ok()) return s;
     if (Status s = check_indegree(view, i, count); !s.ok()) return s;
   }
   return {};

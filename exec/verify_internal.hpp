@@ -85,6 +85,9 @@ Status check_dataflow(const ImageView& view, FlowFacts& facts, Scratch& scratch)
 // 6. Device memory: who allocates, uses and frees it.
 Status check_device_memory(const ImageView& view, const FlowFacts& facts);
 
+// 6b. Values whose shape is set at run time; nodes that run bodies.
+Status check_dynamic_values(const ImageView& view, const FlowFacts& facts);
+
 // 7. No two values that may be live at the same time share memory.
 Status check_plan(const ImageView& view, const FlowFacts& facts, Scratch& scratch);
 

@@ -60,7 +60,8 @@ Status map_memory(const ImageView& view, FlowFacts& facts) {
   if (Status s = place_outputs(view, output_base); !s.ok()) return s;
   const uint32_t count = view.values.count;
   const auto in_memory = [&](uint32_t v) {
-    return view.values.kind[v] == ValueKind::kPlanned || view.values.kind[v] == ValueKind::kOutput;
+    return view.values.kind[v] == ValueKind::kPlanned ||
+           (view.values.kind[v] == ValueKind::kOutput && !view.is_dynamic(v));
   };
   size_t members = 0;
   for (uint32_t v = 0; v < count; ++v) members += in_memory(v) ? 1 : 0;

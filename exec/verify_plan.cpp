@@ -2,10 +2,10 @@
 //
 //   Time runs over the nodes of Init, Main and DeInit in stored order. A value in memory (with its
 //   views) lives from the node that writes it to the last node that reads it; what Init writes for
-//   Main or DeInit lives for ever. All that bodies touch lives at the node of Init, Main or DeInit
-//   that leads to them.
-//   Values that live at the same node are disjoint, with one exception: input 0, read there for the
-//   last time by a kernel with DVT_KERNEL_IN_PLACE, and output 0, when both are the same bytes.
+//   Main or DeInit, and what the leading shape_nodes of Main write, lives for ever. All that bodies
+//   touch lives at the node of Init, Main or DeInit that leads to them. Values that live at the
+//   same node are disjoint, with one exception: input 0, read there for the last time by a kernel
+//   with DVT_KERNEL_IN_PLACE, and output 0, when both are the same bytes.
 //
 // The sweep keeps the live values in address order; each value is compared with its two neighbours
 // when it is born. A bitmap tree over the sorted values finds those in a few steps, so that the
@@ -180,6 +180,12 @@ void PlanSweep::find_ends(const GraphView& graph) {
     if (!inputs.empty()) extend(inputs[0], in_place(graph, node) ? now_ : now_ + 1);
     for (size_t i = 1; i < inputs.size(); ++i) extend(inputs[i], now_ + 1);
     for (const uint32_t body : graph.bodies_of(node)) extend_body(body);
+  }
+  // What follows from shapes survives from run to run.
+  for (uint32_t node = 0; node < graph.shape_nodes; ++node) {
+    for (const uint32_t value : graph.outputs_of(node)) {
+      if (rank_of(value) != kNone) last_use_[rank_of(value)] = kForever;
+    }
   }
 }
 

@@ -33,6 +33,23 @@ const char* text_or_empty(const flatbuffers::String* string) {
   return string == nullptr ? "" : string->c_str();
 }
 
+// What is known of a shape before a run; the run has its own descriptor.
+Status check_dynamic_desc(const DvtTensor& desc, uint32_t index) {
+  const bool unknown = desc.rank == DVT_RANK_UNKNOWN;
+  if (desc.rank > DVT_MAX_RANK && !unknown) {
+    return broken("descs[%u].rank: %u is more than %d", index, desc.rank, DVT_MAX_RANK);
+  }
+  if (desc.bytes != 0) return broken("descs[%u].bytes: must be 0 for a dynamic shape", index);
+  for (uint32_t d = 0; d < DVT_MAX_RANK; ++d) {
+    const bool beyond = unknown || d >= desc.rank;
+    if (beyond ? desc.dims[d] != 0 : desc.dims[d] < -1) {
+      return broken("descs[%u].dims[%u]: must be -1 or an extent, and zero beyond the rank", index,
+                    d);
+    }
+  }
+  return {};
+}
+
 // flatbuffers checks that the struct's bytes are there, not that they mean anything.
 Status check_desc(const DvtTensor& desc, uint32_t index) {
   if (!dtype_is_valid(desc.dtype))
@@ -41,11 +58,12 @@ Status check_desc(const DvtTensor& desc, uint32_t index) {
     return broken("descs[%u].dtype: tensors of %s have no fixed size", index,
                   std::string(dtype_name(desc.dtype)).c_str());
   }
+  if ((desc.flags & ~DVT_TENSOR_DYNAMIC) != 0 || desc.reserved != 0) {
+    return broken("descs[%u]: unknown flags, or reserved is not zero", index);
+  }
+  if ((desc.flags & DVT_TENSOR_DYNAMIC) != 0) return check_dynamic_desc(desc, index);
   if (desc.rank > DVT_MAX_RANK) {
     return broken("descs[%u].rank: %u is more than %d", index, desc.rank, DVT_MAX_RANK);
-  }
-  if (desc.flags != 0 || desc.reserved != 0) {
-    return broken("descs[%u]: flags and reserved must be zero", index);
   }
   for (uint32_t d = desc.rank; d < DVT_MAX_RANK; ++d) {
     if (desc.dims[d] != 0) {
@@ -135,15 +153,17 @@ Status check_value(const ImageView& view, uint32_t value, uint64_t& arena_end) {
   const ValuesView& values = view.values;
   const ValueKind kind = values.kind[value];
   const uint32_t desc = values.desc[value];
-  if (kind > ValueKind::kDevice) {
+  if (kind > ValueKind::kHeap) {
     return broken("values.kind[%u]: %u is unknown", value, static_cast<unsigned>(kind));
   }
   if (values.name != nullptr && values.name[value] != kNone &&
       values.name[value] >= view.strings.size()) {
     return broken("values.name[%u]: %u is not in strings", value, values.name[value]);
   }
-  if ((kind == ValueKind::kWord || kind == ValueKind::kDevice) && values.offset[value] != 0) {
-    return broken("values.offset[%u]: must be 0 for words and device values", value);
+  const bool placed =
+      kind != ValueKind::kWord && kind != ValueKind::kDevice && kind != ValueKind::kHeap;
+  if (!placed && values.offset[value] != 0) {
+    return broken("values.offset[%u]: must be 0 for words, device and heap values", value);
   }
   if (desc == kNone) {
     if (kind == ValueKind::kWord) return {};
@@ -153,6 +173,12 @@ Status check_value(const ImageView& view, uint32_t value, uint64_t& arena_end) {
   if (kind == ValueKind::kWord) return broken("values.desc[%u]: words have no descriptor", value);
   if (desc >= view.desc_count) {
     return broken("values.desc[%u]: %u is not in descs", value, desc);
+  }
+  const bool may_be_dynamic =
+      kind == ValueKind::kInput || kind == ValueKind::kOutput || kind == ValueKind::kHeap;
+  if (view.is_dynamic(value) ? !may_be_dynamic : kind == ValueKind::kHeap) {
+    return broken("values.desc[%u]: heap values have dynamic shapes, others but ports have not",
+                  value);
   }
   if (kind == ValueKind::kPlanned) return check_arena_offset(view, value, arena_end);
   if (kind == ValueKind::kConstant) return check_constant_offset(view, value);
@@ -200,9 +226,11 @@ Status check_port_dims(const ImageView& view, const PortView& port, const char* 
   const DvtTensor& tensor = view.descs[port.desc];
   for (uint32_t d = 0; d < tensor.rank; ++d) {
     const DimRangeView& range = port.dims[d];
-    if (range.min < 0 || range.min > range.max || range.max != tensor.dims[d]) {
-      return broken("%s[%u].dims[%u]: must be 0 <= min <= max = the descriptor's extent", table,
-                    index, d);
+    const bool fits = tensor.dims[d] == -1 || range.max == tensor.dims[d];
+    if (range.min < 0 || range.min > range.max || !fits) {
+      return broken(
+          "%s[%u].dims[%u]: must be 0 <= min <= max = the descriptor's extent, if it has one",
+          table, index, d);
     }
     if (range.symbol != kNone && range.symbol >= view.strings.size()) {
       return broken("%s[%u].dims[%u].symbol: %u is not in strings", table, index, d, range.symbol);
@@ -234,6 +262,7 @@ Status read_port(const schema::Port& table, ValueKind kind, const char* label, u
   if (Status s = read_structs(table.dims(), path.c_str(), dims); !s.ok()) return s;
   if (dims.size == 0) return {};
   const uint32_t rank = view.descs[port.desc].rank;
+  if (rank == DVT_RANK_UNKNOWN) return broken("%s: the rank is unknown", path.c_str());
   if (Status s = require_size(path.c_str(), dims.size, rank); !s.ok()) return s;
   port.dims = dims.data;
   return check_port_dims(view, port, label, index);
@@ -270,6 +299,10 @@ Status check_port_values(const ImageView& view) {
     if (port >= ports.size()) {
       return broken("values.offset[%u]: there is no %s %llu", i, input ? "input" : "output",
                     static_cast<unsigned long long>(port));
+    }
+    if (view.is_dynamic(i) != view.is_dynamic(ports[port].value) ||
+        (view.is_dynamic(i) && i != ports[port].value)) {
+      return broken("values.desc[%u]: a port whose shape is dynamic has one value", i);
     }
     if (view.tensor_of(i)->bytes != view.descs[ports[port].desc].bytes) {
       return broken("values.desc[%u]: has other bytes than %s %llu, which it views", i,

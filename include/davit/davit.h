@@ -15,7 +15,8 @@
  *   Objects are opaque; destroy what you create. An image must outlive its executors: executors
  * hold a reference, so that dvt_image_close() before dvt_executor_destroy() is safe. Bound input
  * and output buffers belong to the caller and stay in use until they are rebound, or the executor
- * is destroyed. dvt_executor_run() of a cpu image allocates nothing.
+ * is destroyed. dvt_executor_run() of a cpu image allocates nothing; with dynamic shapes, nothing
+ * once it has seen the shapes.
  *
  * Errors
  *   Every function that can fail returns a DvtCode and, when `error` is not NULL, fills it in.
@@ -84,8 +85,11 @@ DVT_API const char* dvt_image_target(const DvtImage* image);
 
 typedef struct DvtPortInfo {
   const char* name;
-  DvtTensor tensor;                  /* For a dynamic dimension: its maximum. */
-  int64_t dims_min[DVT_MAX_RANK];    /* Equal to tensor.dims for static dimensions. */
+  /* A dynamic shape has DVT_TENSOR_DYNAMIC in its flags, -1 for each dimension that is set at run
+   * time, and 0 bytes; its rank may be DVT_RANK_UNKNOWN. */
+  DvtTensor tensor;
+  int64_t dims_min[DVT_MAX_RANK];    /* Equal to tensor.dims for static dimensions ... */
+  int64_t dims_max[DVT_MAX_RANK];    /* ... and so is this; INT64_MAX: no limit. */
   const char* symbols[DVT_MAX_RANK]; /* "" for an unnamed dimension. */
 } DvtPortInfo;
 
@@ -128,6 +132,7 @@ typedef struct DvtExecutorOptions {
   uint32_t reserved;
   struct DvtDevice* device; /* Borrowed; must outlive the executor. NULL for cpu images is fine. */
   int64_t synchronize_timeout_us; /* For device waits; default -1: no limit. */
+  uint64_t heap_bytes_max;        /* Of values whose size is known at run time only; 0: no limit. */
 } DvtExecutorOptions;
 DVT_API void dvt_executor_options_init(DvtExecutorOptions* options);
 
@@ -150,8 +155,34 @@ DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_input(DvtExecutor* executor, uin
 DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_output(DvtExecutor* executor, uint32_t index,
                                                        void* data, size_t bytes, DvtError* error);
 
-/* Execute: runs Main once. All inputs and outputs must be bound. After a failure the executor is
- * ready for the next run. */
+/* Binds a buffer together with the shape of its tensor: dtype, rank and dims of `tensor`; bytes are
+ * computed. For inputs with a dynamic shape; any other must have its static shape. The shape must
+ * be within the ranges of dvt_image_input_info(). dvt_executor_bind_input() then rebinds a buffer
+ * of the same shape. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_input_tensor(DvtExecutor* executor, uint32_t index,
+                                                             const DvtTensor* tensor,
+                                                             const void* data, DvtError* error);
+
+/* After a successful run: shape and data of an output, until the next run or the next binding of an
+ * output. An output with a dynamic shape need not be bound (or may be unbound again with NULL and 0
+ * bytes): it is then in memory of the executor. One that is bound to a buffer that turns out too
+ * small stops the run, before any kernel computes if the shape follows from input shapes. Where it
+ * depends on data, the buffer must take the largest shape that it may have. `data` may be NULL. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_output_tensor(const DvtExecutor* executor,
+                                                         uint32_t index, DvtTensor* tensor,
+                                                         const void** data, DvtError* error);
+
+/* Counters since the executor was made. */
+typedef struct DvtExecutorStatistics {
+  uint64_t shape_hits, shape_misses; /* Shapes remembered, and worked out anew. */
+  /* Memory of values whose size is known at run time only: in use, kept for reuse, most of both. */
+  uint64_t heap_live_bytes, heap_cached_bytes, heap_peak_bytes;
+  uint64_t heap_allocations, heap_system_allocations; /* All; those not served from the cache. */
+} DvtExecutorStatistics;
+DVT_API void dvt_executor_statistics(const DvtExecutor* executor, DvtExecutorStatistics* out);
+
+/* Execute: runs Main once. All inputs and outputs must be bound, but for outputs with a dynamic
+ * shape. After a failure the executor is ready for the next run. */
 DVT_API DVT_NODISCARD DvtCode dvt_executor_run(DvtExecutor* executor, DvtError* error);
 
 /* Called around every node of a traced run. `begin_ns` and `end_ns` are from CLOCK_MONOTONIC. */
@@ -159,7 +190,7 @@ typedef struct DvtNodeEvent {
   uint32_t node;
   uint32_t lane;
   DvtCode code;
-  uint32_t reserved;
+  uint32_t body;      /* DVT_NO_INDEX in Main; else which body: its index among the graphs. */
   const char* origin; /* Original node path. */
   const char* op;
   const char* kernel;
@@ -168,8 +199,9 @@ typedef struct DvtNodeEvent {
 } DvtNodeEvent;
 typedef void (*DvtNodeObserver)(void* user, const DvtNodeEvent* event);
 
-/* As dvt_executor_run, but calls `observer` after every node. Same results; its own loop, so that
- * dvt_executor_run pays nothing for it. */
+/* As dvt_executor_run, but calls `observer` after every node; those of the body of a branch or loop
+ * before the node that runs it. Same results; its own loop, so that dvt_executor_run pays nothing
+ * for it. */
 DVT_API DVT_NODISCARD DvtCode dvt_executor_run_observed(DvtExecutor* executor,
                                                         DvtNodeObserver observer, void* user,
                                                         DvtError* error);

@@ -19,6 +19,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <new>
 #include <optional>
@@ -95,6 +96,14 @@ Error call(Function function, Arguments... arguments) {
   DvtError error;  // NOLINT(cppcoreguidelines-pro-type-member-init): written on failure only.
   const DvtCode code = function(arguments..., &error);
   return code == DVT_OK ? Error() : Error(code, error);
+}
+
+inline Error refuse_shape(const char* message) {
+  DvtError error{};
+  error.code = DVT_INVALID_ARGUMENT;
+  error.stage = DVT_STAGE_BIND;
+  std::snprintf(error.message, sizeof error.message, "%s", message);
+  return {DVT_INVALID_ARGUMENT, error};
 }
 
 }  // namespace detail
@@ -188,6 +197,56 @@ class Executor {
       bind_output(uint32_t index, std::span<T> data) {
     return detail::call(dvt_executor_bind_output, get(), index, static_cast<void*>(data.data()),
                         data.size_bytes());
+  }
+
+  // The same with the shape of the tensor: for inputs with a dynamic shape. `data` has to be of the
+  // input's element type, and as many elements as `dims` make, or more.
+  template <class T>
+  requires std::is_trivially_copyable_v<T> Error bind_input(uint32_t index, std::span<const T> data,
+                                                            DvtDType dtype,
+                                                            std::span<const int64_t> dims) {
+    DvtTensor tensor{};
+    tensor.dtype = dtype;
+    const bool fits =
+        dims.size() <= DVT_MAX_RANK &&
+        dvt_set_shape(&tensor, static_cast<uint32_t>(dims.size()), dims.data()) == DVT_OK;
+    if (!fits) return detail::refuse_shape("the dimensions are no shape of a tensor");
+    if (data.size_bytes() < tensor.bytes) return detail::refuse_shape("the buffer is too small");
+    return detail::call(dvt_executor_bind_input_tensor, get(), index,
+                        static_cast<const DvtTensor*>(&tensor),
+                        static_cast<const void*>(data.data()));
+  }
+  // Gives an output with a dynamic shape back to the executor's own memory.
+  Error unbind_output(uint32_t index) {
+    return detail::call(dvt_executor_bind_output, get(), index, static_cast<void*>(nullptr),
+                        size_t{0});
+  }
+
+  // After a successful run: an output's shape and data, until the next run or the next binding of
+  // an output.
+  struct Output {
+    DvtTensor tensor;
+    const void* data;
+
+    [[nodiscard]] std::span<const int64_t> dims() const { return {tensor.dims, tensor.rank}; }
+    // As many elements of T as its bytes make.
+    template <class T>
+    [[nodiscard]] std::span<const T> as() const {
+      return {static_cast<const T*>(data), static_cast<size_t>(tensor.bytes / sizeof(T))};
+    }
+  };
+  [[nodiscard]] Expected<Output> output(uint32_t index) const {
+    Output output{};
+    Error error = detail::call(dvt_executor_output_tensor, static_cast<const DvtExecutor*>(get()),
+                               index, &output.tensor, &output.data);
+    if (error) return error;
+    return output;
+  }
+
+  [[nodiscard]] DvtExecutorStatistics statistics() const {
+    DvtExecutorStatistics statistics;
+    dvt_executor_statistics(get(), &statistics);
+    return statistics;
   }
 
   // Execute: runs Main once.

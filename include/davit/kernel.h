@@ -101,9 +101,11 @@ static inline DvtCode dvt_set_shape(DvtTensor* tensor, uint32_t rank, const int6
 typedef DvtCode (*DvtKernelFn)(void* ctx);
 
 /* Refuses a context that run() could not survive. On refusal writes a reason
- * into `reason` (NUL-terminated, `reason_size` bytes; may be NULL). Constant
- * operands already point at their data; planned and bound ones have tensor set
- * and data NULL. */
+ * into `reason` (NUL-terminated, `reason_size` bytes; may be NULL). When an image
+ * is opened, constant operands already point at their data; planned and bound
+ * ones have tensor set and data NULL. With dynamic shapes it runs again when the
+ * shapes are known: then only the inputs in DvtKernel.host_inputs have data, and
+ * the data pointers of others mean nothing. */
 typedef DvtCode (*DvtKernelCheckFn)(const DvtContext* ctx, char* reason, size_t reason_size);
 
 /* Shapes of the outputs from the inputs, for graphs with dynamic shapes: sets rank, dims and bytes
@@ -140,6 +142,8 @@ enum {
   /* Output shapes depend on data: infer() gives an upper bound of each dim, and run() ends with
    * dvt_set_shape() on its outputs (dvt_output_shape()), never above it. */
   DVT_KERNEL_SHAPES_OUTPUTS = 128,
+  /* Neither check() nor run() reads data of its inputs, only their tensors: Shape, Size. */
+  DVT_KERNEL_SHAPE_ONLY = 256,
 };
 
 typedef struct DvtKernel {
@@ -156,7 +160,8 @@ typedef struct DvtKernel {
   DvtKernelCheckFn check; /* Never NULL for kernels that touch tensors. */
   DvtKernelInferFn infer; /* NULL: only static shapes. */
   DvtKernelCostFn cost;   /* NULL: one vector pass over what it reads and writes. */
-  uint32_t host_inputs;   /* Bit i: infer() or run() reads input i on the host (axes, sizes ...). */
+  uint32_t
+      host_inputs; /* Bit i: infer(), check() or run() depends on the data of input i (axes). */
 } DvtKernel;
 
 /* A table of kernels, resolved by name at load. Tables are passed explicitly,

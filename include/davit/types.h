@@ -87,7 +87,15 @@ enum {
   DVT_BF16 = 16,
 };
 
-enum { DVT_MAX_RANK = 8 };
+enum {
+  DVT_MAX_RANK = 8,
+  DVT_RANK_UNKNOWN = 255, /* Of a dynamic tensor whose shape is not set; see DvtTensor. */
+};
+
+/* Flags of a DvtTensor. */
+enum {
+  DVT_TENSOR_DYNAMIC = 1, /* The shape is set at run time. */
+};
 
 /* Describes a dense, row-major tensor. Lives in the image for static values
  * (shared by all executors, read-only), in the executor arena for dynamic ones.
@@ -96,11 +104,14 @@ enum { DVT_MAX_RANK = 8 };
  *   | dtype | rank | flags | reserved | bytes | dims[0] ... dims[7]   |
  *
  * bytes = product(dims[0..rank)) * element size; dims[rank..8) are zero.
+ *
+ * In an image, the descriptor of a dynamic value says what is known before a run: rank may be
+ * DVT_RANK_UNKNOWN, a dim may be -1, bytes are 0. At run time, dims and bytes are those of the run.
  */
 typedef struct DvtTensor {
   DvtDType dtype;
   uint8_t rank;      /* 0 (scalar) to DVT_MAX_RANK. */
-  uint16_t flags;    /* 0; reserved. */
+  uint16_t flags;    /* DVT_TENSOR_*. */
   uint32_t reserved; /* 0. */
   uint64_t bytes;
   int64_t dims[DVT_MAX_RANK];

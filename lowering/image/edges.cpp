@@ -39,10 +39,13 @@ class EdgeFinder {
     uint32_t node = kNone;
   };
 
+  static bool is_dynamic(const Value& value) {
+    return value.has_tensor && (value.tensor.flags & DVT_TENSOR_DYNAMIC) != 0;
+  }
   [[nodiscard]] bool known(uint32_t value) const { return value < model_.values.size(); }
   [[nodiscard]] bool in_memory(uint32_t value) const {
-    const ValueKind kind = model_.values[value].kind;
-    return kind == ValueKind::kPlanned || kind == ValueKind::kOutput;
+    const Value& v = model_.values[value];
+    return v.kind == ValueKind::kPlanned || (v.kind == ValueKind::kOutput && !is_dynamic(v));
   }
 
   [[nodiscard]] std::vector<uint32_t> parents_first() const {
@@ -89,7 +92,8 @@ class EdgeFinder {
     if (!known(value)) return;
     const Value& v = model_.values[value];
     const bool launch = model_.graphs[graph].nodes[node].lane == DVT_KERNEL_LANE_LAUNCH;
-    if (launch && v.kind == ValueKind::kDevice) read(value, graph, node);
+    const bool again = is_dynamic(v) && last_writer_[value].graph == graph;
+    if ((launch && v.kind == ValueKind::kDevice) || again) read(value, graph, node);
     last_writer_[value] = {graph, node};
     if (in_memory(value) && v.tensor.bytes != 0) last_at_[{v.kind, v.offset}] = value;
   }

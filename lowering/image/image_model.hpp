@@ -21,7 +21,7 @@ namespace davit::image {
 
 inline constexpr uint32_t kNone = UINT32_MAX;
 
-enum class ValueKind : uint8_t { kWord, kPlanned, kConstant, kInput, kOutput, kDevice };
+enum class ValueKind : uint8_t { kWord, kPlanned, kConstant, kInput, kOutput, kDevice, kHeap };
 enum class GraphRole : uint8_t { kInit, kMain, kDeInit, kBody };
 
 struct KernelRef {
@@ -72,6 +72,7 @@ struct Node {
 struct Graph {
   GraphRole role = GraphRole::kMain;
   std::vector<Node> nodes;
+  uint32_t shape_nodes = 0;  // See schema/image.fbs.
 };
 
 struct Provenance {

@@ -106,7 +106,8 @@ Result<ImageModel> read_image_model(std::span<const std::byte> bytes) {
   model.values.reserve(view.values.count);
   for (uint32_t i = 0; i < view.values.count; ++i) model.values.push_back(read_value(view, i));
   for (const exec::GraphView& graph : view.graphs) {
-    Graph& g = model.graphs.emplace_back(Graph{.role = static_cast<GraphRole>(graph.role)});
+    Graph& g = model.graphs.emplace_back(
+        Graph{.role = static_cast<GraphRole>(graph.role), .shape_nodes = graph.shape_nodes});
     for (uint32_t i = 0; i < graph.node_count; ++i) g.nodes.push_back(read_node(view, graph, i));
   }
   read_control_inputs(view, model);

@@ -215,25 +215,40 @@ Status Assembler::parse_handle(std::string& key, Value& value) {
   return {};
 }
 
-// 8, 1..8, N=1..8. Only ports may have more than the extent.
+// 8, 1..8, N=1..8; ?, ?1..8, N=?1.. when it is set at run time. Only ports may have more than the
+// extent.
 Status Assembler::parse_dim(DvtTensor& tensor, std::vector<DimRange>* ranges) {
   const Token token = lexer_.peek();
   if (tensor.rank == DVT_MAX_RANK) return lexer_.error(token, "more than 8 dimensions");
   DimRange range;
-  if (token.kind != TokenKind::kNumber) {
+  if (token.kind != TokenKind::kNumber && token.text != "?") {
     if (Status s = parse_word(range.symbol); !s.ok()) return s;
     if (Status s = expect("="); !s.ok()) return s;
   }
-  if (Status s = parse_integer(range.min); !s.ok()) return s;
-  range.max = range.min;
-  if (lexer_.take_if("..")) {
-    if (Status s = parse_integer(range.max); !s.ok()) return s;
+  const bool open = lexer_.take_if("?");
+  if (open && lexer_.peek().kind != TokenKind::kNumber) {
+    range.max = INT64_MAX;
+  } else {
+    if (Status s = parse_integer(range.min); !s.ok()) return s;
+    range.max = range.min;
+    if (lexer_.take_if("..")) {
+      range.max = INT64_MAX;
+      const bool closed = !open || lexer_.peek().kind == TokenKind::kNumber;
+      if (closed) {
+        if (Status s = parse_integer(range.max); !s.ok()) return s;
+      }
+    }
   }
   if (range.min < 0 || range.min > range.max) return lexer_.error(token, "must be 0 <= min <= max");
+  if (ranges == nullptr && open && range.symbol.empty() && range.min == 0 &&
+      range.max == INT64_MAX) {
+    tensor.dims[tensor.rank++] = -1;
+    return {};
+  }
   if (ranges == nullptr && (range.min != range.max || !range.symbol.empty())) {
     return lexer_.error(token, "only inputs and outputs have ranges and symbols");
   }
-  tensor.dims[tensor.rank++] = range.max;
+  tensor.dims[tensor.rank++] = open ? -1 : range.max;
   if (ranges != nullptr) ranges->push_back(std::move(range));
   return {};
 }
@@ -246,11 +261,21 @@ Status Assembler::parse_type(DvtTensor& tensor, std::vector<DimRange>* ranges) {
   lexer_.take();
   tensor.dtype = *dtype;
   if (Status s = expect("["); !s.ok()) return s;
-  while (!lexer_.at("]")) {
+  const bool open_rank = lexer_.take_if("...");
+  while (!lexer_.at("]") && !open_rank) {
     if (Status s = parse_dim(tensor, ranges); !s.ok()) return s;
     if (!lexer_.take_if(",")) break;
   }
   if (Status s = expect("]"); !s.ok()) return s;
+  if (lexer_.take_if("dynamic")) {
+    tensor.flags = DVT_TENSOR_DYNAMIC;
+    if (open_rank) tensor.rank = DVT_RANK_UNKNOWN;
+    return {};
+  }
+  if (open_rank ||
+      std::any_of(tensor.dims, tensor.dims + tensor.rank, [](int64_t dim) { return dim < 0; })) {
+    return lexer_.error(token, "only a dynamic shape may be open");
+  }
   const auto elements = checked_elements(std::span(tensor.dims).first(tensor.rank));
   const auto bytes = elements ? checked_mul(*elements, dvt_dtype_size(*dtype)) : std::nullopt;
   if (!bytes || *bytes > INT64_MAX) return lexer_.error(token, "the tensor is too large");
@@ -332,6 +357,8 @@ Status Assembler::parse_declaration(const Token& keyword) {
     value.kind = ValueKind::kConstant;
   } else if (keyword.text == "device") {
     value.kind = ValueKind::kDevice;
+  } else if (keyword.text == "heap") {
+    value.kind = ValueKind::kHeap;
   } else if (!word && !view) {
     return lexer_.error(keyword, "unknown statement '" + std::string(keyword.text) + "'");
   }

@@ -29,6 +29,12 @@ Status Assembler::parse_graph() {
   } else {
     return lexer_.expected("'init', 'main', 'deinit' or 'body'");
   }
+  if (lexer_.take_if("shape_nodes")) {
+    if (Status s = expect("="); !s.ok()) return s;
+    uint64_t count = 0;
+    if (Status s = parse_unsigned(UINT32_MAX, count); !s.ok()) return s;
+    graph.shape_nodes = static_cast<uint32_t>(count);
+  }
   if (Status s = expect("{"); !s.ok()) return s;
   labels_.clear();
   after_.clear();

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "davit/davit.h"
+#include "exec/dynamic.h"
 #include "exec/runtime.h"
 
 namespace davit::image {
@@ -169,6 +170,7 @@ KernelFinder::KernelFinder(std::span<const DvtKernelTable> tables) {
   for (const DvtKernelTable& table : tables) add(table);
   add(dvt_cpu_kernels());
   add(dvt_device_kernels());
+  add(dvt_dynamic_kernels());
 }
 
 const DvtKernel* KernelFinder::find(std::string_view name) const {

@@ -146,20 +146,26 @@ void Dumper::dump_kernels() {
 void Dumper::dump_type(const Value& value, const Port* port) {
   const DvtTensor& tensor = value.tensor;
   out_ += ": " + std::string(dtype_name(tensor.dtype)) + "[";
-  for (uint32_t d = 0; d < std::min<uint32_t>(tensor.rank, DVT_MAX_RANK); ++d) {
+  if (tensor.rank == DVT_RANK_UNKNOWN) out_ += "...";
+  const uint32_t rank = tensor.rank == DVT_RANK_UNKNOWN ? 0 : tensor.rank;
+  for (uint32_t d = 0; d < std::min<uint32_t>(rank, DVT_MAX_RANK); ++d) {
     if (d > 0) out_ += ", ";
     if (port != nullptr && d < port->dims.size()) {
       const DimRange& range = port->dims[d];
       if (!range.symbol.empty()) {
         out_ += (is_plain_name(range.symbol) ? range.symbol : quote(range.symbol)) + "=";
       }
-      if (range.min != range.max) out_ += std::to_string(range.min) + "..";
-      out_ += std::to_string(range.max);
+      const bool open = tensor.dims[d] < 0;
+      if (open) out_ += "?";
+      if (open && range.min == 0 && range.max == INT64_MAX) continue;
+      if (range.min != range.max || open) out_ += std::to_string(range.min) + "..";
+      if (range.max != INT64_MAX) out_ += std::to_string(range.max);
     } else {
-      out_ += std::to_string(tensor.dims[d]);
+      out_ += tensor.dims[d] < 0 ? "?" : std::to_string(tensor.dims[d]);
     }
   }
   out_ += "]";
+  if ((tensor.flags & DVT_TENSOR_DYNAMIC) != 0) out_ += " dynamic";
 }
 
 void Dumper::dump_value(uint32_t index) {
@@ -184,6 +190,9 @@ void Dumper::dump_value(uint32_t index) {
       break;
     case ValueKind::kDevice:
       out_ += "device ";
+      break;
+    case ValueKind::kHeap:
+      out_ += "heap ";
       break;
     case ValueKind::kInput:
     case ValueKind::kOutput:
@@ -290,6 +299,7 @@ void Dumper::dump_graph(uint32_t index) {
   constexpr const char* kRoles[] = {"init", "main", "deinit", "body"};
   out_ += std::string("\ngraph ") + kRoles[static_cast<uint8_t>(graph.role)];
   if (graph.role == GraphRole::kBody) out_ += " b" + std::to_string(index);
+  if (graph.shape_nodes != 0) out_ += " shape_nodes=" + std::to_string(graph.shape_nodes);
   out_ += " {\n";
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) dump_node(graph.nodes[i], i);
   out_ += "}\n";

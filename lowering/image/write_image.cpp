@@ -159,8 +159,10 @@ Offset<Vector<Offset<schema::Port>>> Writer::ports(const std::vector<Port>& port
     for (const DimRange& dim : port.dims) dims.emplace_back(dim.min, dim.max, text(dim.symbol), 0);
     if (dims.empty() && port.value < model_.values.size()) {
       const DvtTensor& tensor = model_.values[port.value].tensor;
-      for (uint32_t d = 0; d < std::min<uint32_t>(tensor.rank, DVT_MAX_RANK); ++d) {
-        dims.emplace_back(tensor.dims[d], tensor.dims[d], kNone, 0);
+      const uint32_t rank = tensor.rank == DVT_RANK_UNKNOWN ? 0 : tensor.rank;
+      for (uint32_t d = 0; d < std::min<uint32_t>(rank, DVT_MAX_RANK); ++d) {
+        const bool open = tensor.dims[d] < 0;
+        dims.emplace_back(open ? 0 : tensor.dims[d], open ? INT64_MAX : tensor.dims[d], kNone, 0);
       }
     }
     // An empty name is for the verifier to refuse, so it is written like any other.
@@ -256,7 +258,7 @@ Result<Offset<schema::Graph>> Writer::graph(uint32_t index) {
                              kernel_vector, inputs_off, inputs, outputs_off, outputs, succ_off,
                              succ_vector, indegree, lane_vector, priority, stream, origin, op,
                              attributes_off, records, device_kernel, cost, free_off, free_launch,
-                             branch_off, branch_graph);
+                             branch_off, branch_graph, model_.graphs[index].shape_nodes);
 }
 
 Offset<Vector<Offset<schema::Kernel>>> Writer::kernels() {
@@ -340,7 +342,7 @@ std::vector<std::byte> join_segments(DvtTarget target, std::span<const std::byte
                         .version_major = DVT_IMAGE_VERSION_MAJOR,
                         .version_minor = DVT_IMAGE_VERSION_MINOR,
                         .target = target,
-                        .runtime_version_min = 0 << 16 | 1,  // 0.1 reads format 1.1.
+                        .runtime_version_min = 0 << 16 | 1,  // 0.1 reads format 1.2.
                         .segment_count = constants.empty() ? 1U : 2U};
   const size_t table_bytes = header.segment_count * sizeof(DvtSegment);
   segments[0].kind = DVT_SEGMENT_METADATA;

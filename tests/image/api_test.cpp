@@ -113,7 +113,7 @@ TEST_CASE("a file opens, tells what it is, and stays open while somebody holds i
     CHECK(info.edge_count == 7);
     CHECK(info.value_count == 13);
     CHECK(info.version_major == 1);
-    CHECK(info.version_minor == 1);
+    CHECK(info.version_minor == 2);
     CHECK(std::string(info.producer) == "davit test");
     CHECK(std::string(info.source_name) == "sample.onnx");
     CHECK(std::string(info.source_digest) == "0123");

@@ -61,7 +61,7 @@ graph main {
 }
 
 TEST_CASE("every output is written, by Main") {
-  CHECK(main_message("output y: f32[4]\n", "") == "outputs[0]: no node writes it");
+  CHECK(main_message("output y: f32[4]\n", "") == "outputs[0]: no node of Main writes it");
   const std::string init = R"(davit 1.0 target cpu
 const w: f32[4] = fill 1
 output y: f32[4]

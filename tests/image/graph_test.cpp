@@ -96,7 +96,7 @@ TEST_CASE("operand counts") {
 
 TEST_CASE("launches have device kernels, and only launches") {
   CHECK(node_message(0, 0, [](Node& n) { n.device_kernel = 0; }) ==
-        "graphs[0].device_kernel[0]: only LaunchKernel nodes have one");
+        "graphs[0].device_kernel[0]: only LaunchKernel and ReferTo nodes have one");
   CHECK(node_message(
             1, 3, [](Node& n) { n.device_kernel = kNone; }, kDeviceSample) ==
         "graphs[1].device_kernel[3]: 4294967295 is not in kernels");

@@ -19,7 +19,8 @@ namespace schema = davit::schema;
 
 namespace {
 
-const std::string_view kSamples[] = {kCpuSample, kDeviceSample, kBodySample};
+const std::string_view kSamples[] = {kCpuSample, kDeviceSample, kBodySample, kDynamicSample,
+                                     kFlowSample};
 
 // A copy whose first byte is at `offset` modulo 64.
 class Shifted {
@@ -267,6 +268,7 @@ TEST_CASE("A4: every optional field absent, by reflection over the schema") {
       "davit.schema.Graph.origin",
       "davit.schema.Graph.outputs",
       "davit.schema.Graph.priority",
+      "davit.schema.Graph.shape_nodes",
       "davit.schema.Graph.succ",
       "davit.schema.Image.costs",
       "davit.schema.Image.provenance",

@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
@@ -144,29 +145,101 @@ void set_digest(std::span<const std::byte> content, uint8_t (&digest)[16]) {
   std::memcpy(digest, canonical.digest, sizeof digest);
 }
 
-void run_once(DvtImage* image) {
+constexpr uint64_t kBufferBytes = 4096;  // Of each port: samples need less.
+constexpr uint32_t kRunsMax = 2000;      // Of kernels of a run: the samples need fewer.
+
+// Buffers of all ports of an executor, and the calls that bind them.
+class Bindings {
+ public:
+  Bindings(DvtImage* image, DvtExecutor* executor) : image_(image), executor_(executor) {}
+
+  // Dims that are set at run time become `extent`, or what their range allows instead.
+  bool bind_inputs(int64_t extent) {
+    for (uint32_t i = 0; i < dvt_image_input_count(image_); ++i) {
+      DvtPortInfo port;
+      if (dvt_image_input_info(image_, i, &port, nullptr) != DVT_OK) return false;
+      if (!bind_input(i, port, extent)) return false;
+    }
+    return true;
+  }
+
+  // Outputs with a dynamic shape are left to the executor, or get buffers that may be too small.
+  bool bind_outputs(bool dynamic_too) {
+    for (uint32_t i = 0; i < dvt_image_output_count(image_); ++i) {
+      DvtPortInfo port;
+      if (dvt_image_output_info(image_, i, &port, nullptr) != DVT_OK) return false;
+      const bool dynamic = (port.tensor.flags & DVT_TENSOR_DYNAMIC) != 0;
+      if (port.tensor.bytes > kBufferBytes) return false;
+      if (dynamic && !dynamic_too) continue;
+      const uint64_t bytes = dynamic ? 64 : port.tensor.bytes;
+      if (dvt_executor_bind_output(executor_, i, buffer(0), bytes, nullptr) != DVT_OK) return false;
+    }
+    return true;
+  }
+
+  // Reads every byte, so that sanitizers see memory that is gone or was never set.
+  void read_outputs() const {
+    for (uint32_t i = 0; i < dvt_image_output_count(image_); ++i) {
+      DvtTensor tensor;
+      const void* data = nullptr;
+      if (dvt_executor_output_tensor(executor_, i, &tensor, &data, nullptr) != DVT_OK) return;
+      std::vector<std::byte> copy(tensor.bytes);
+      if (!copy.empty()) std::memcpy(copy.data(), data, copy.size());
+    }
+  }
+
+ private:
+  bool bind_input(uint32_t index, const DvtPortInfo& port, int64_t extent) {
+    const bool dynamic = (port.tensor.flags & DVT_TENSOR_DYNAMIC) != 0;
+    DvtTensor tensor = port.tensor;
+    if (tensor.rank == DVT_RANK_UNKNOWN) {
+      tensor.rank = 1;
+      tensor.dims[0] = extent;
+    } else {
+      for (uint32_t d = 0; d < tensor.rank; ++d) {
+        if (tensor.dims[d] < 0) {
+          tensor.dims[d] = std::clamp(extent, port.dims_min[d], port.dims_max[d]);
+        }
+      }
+    }
+    if (dvt_set_shape(&tensor, tensor.rank, tensor.dims) != DVT_OK) return false;
+    if (tensor.bytes > kBufferBytes) return false;
+    // Numbers that mean something: ones, and small counts.
+    void* data = buffer(tensor.dtype == DVT_F32 ? 0x3f8000003f800000 : 2);
+    const DvtCode code =
+        dynamic ? dvt_executor_bind_input_tensor(executor_, index, &tensor, data, nullptr)
+                : dvt_executor_bind_input(executor_, index, data, tensor.bytes, nullptr);
+    return code == DVT_OK;
+  }
+
+  void* buffer(uint64_t word) {
+    return buffers_.emplace_back(kBufferBytes / sizeof word, word).data();
+  }
+
+  DvtImage* image_;
+  DvtExecutor* executor_;
+  std::vector<std::vector<uint64_t>> buffers_;
+};
+
+void run_some_times(DvtImage* image) {
+  DvtExecutorOptions options;
+  dvt_executor_options_init(&options);
+  options.heap_bytes_max = 1U << 20U;
   DvtExecutor* executor = nullptr;
-  if (dvt_executor_create(image, nullptr, &executor, nullptr) != DVT_OK) return;
-  std::vector<std::vector<uint64_t>> buffers;
-  bool bound = true;
-  const auto buffer = [&](uint64_t bytes) { return buffers.emplace_back(bytes / 8 + 1).data(); };
-  for (uint32_t i = 0; i < dvt_image_input_count(image); ++i) {
-    DvtPortInfo port;
-    bound = bound && dvt_image_input_info(image, i, &port, nullptr) == DVT_OK;
-    if (!bound || port.tensor.bytes > 1U << 20U) break;
-    bound = dvt_executor_bind_input(executor, i, buffer(port.tensor.bytes), port.tensor.bytes,
-                                    nullptr) == DVT_OK;
+  if (dvt_executor_create(image, &options, &executor, nullptr) != DVT_OK) return;
+  Bindings bindings(image, executor);
+  bool bound = bindings.bind_outputs(false);
+  // The second run finds its shapes known; the last has outputs in buffers of the caller.
+  for (const int64_t extent : {3, 3, 1, 0}) {
+    bound = bound && bindings.bind_inputs(extent);
+    if (extent == 0) bound = bound && bindings.bind_outputs(true);
+    if (!bound) break;
+    dynamic_control = {};
+    dynamic_control.runs_max = kRunsMax;
+    // The result does not matter: an image whose bits were flipped computes something else.
+    if (dvt_executor_run(executor, nullptr) == DVT_OK) bindings.read_outputs();
   }
-  for (uint32_t i = 0; bound && i < dvt_image_output_count(image); ++i) {
-    DvtPortInfo port;
-    bound = dvt_image_output_info(image, i, &port, nullptr) == DVT_OK;
-    if (!bound || port.tensor.bytes > 1U << 20U) break;
-    bound = dvt_executor_bind_output(executor, i, buffer(port.tensor.bytes), port.tensor.bytes,
-                                     nullptr) == DVT_OK;
-  }
-  // The result does not matter: an image whose bits were flipped computes something else.
-  const DvtCode code = bound ? dvt_executor_run(executor, nullptr) : DVT_OK;
-  static_cast<void>(code);
+  dynamic_control = {};
   dvt_executor_destroy(executor);
 }
 
@@ -176,7 +249,7 @@ DvtKernelTable test_kernels() {
   return {kKernels, std::size(kKernels)};
 }
 
-const std::string_view kCpuSample = R"davit(davit 1.1 target cpu
+const std::string_view kCpuSample = R"davit(davit 1.2 target cpu
 producer "davit test"
 source_name "sample.onnx"
 source_digest "0123"
@@ -210,7 +283,7 @@ graph main {
 }
 )davit";
 
-const std::string_view kDeviceSample = R"davit(davit 1.1 target "ascend:test"
+const std::string_view kDeviceSample = R"davit(davit 1.2 target "ascend:test"
 arena 64 align 64
 streams 1 priority [3]
 events 1
@@ -253,7 +326,7 @@ graph deinit {
 }
 )davit";
 
-const std::string_view kBodySample = R"davit(davit 1.1 target cpu
+const std::string_view kBodySample = R"davit(davit 1.2 target cpu
 arena 128 align 64
 input x: f32[4]
 output y: f32[4]
@@ -277,6 +350,125 @@ graph body else {
 
 graph body deep {
   t = test.Copy(inner)
+}
+)davit";
+
+// n0 to n4 are shape nodes: n4 needs the dims of x, not its data.
+const std::string_view kDynamicSample = R"davit(davit 1.2 target cpu
+input x: f32[N=?1..8, 4] dynamic
+input count: i64[]
+output y: f32[N=?1..8, 4] dynamic
+output kept: f32[...] dynamic
+output where: i64[?] dynamic
+output dims: i64[2]
+planned shape: i64[2]
+heap a: f32[?, 4] dynamic
+heap flat: f32[?] dynamic
+heap some: f32[?] dynamic
+heap first: f32[...] dynamic
+heap rest: f32[...] dynamic
+
+graph main shape_nodes=5 {
+  n0: a = InferShape(x) {target=6}
+  n1: y = InferShape(a, a) {target=16}
+  n2: y = BindOutput() {output=0}
+  n3: InferShape(x) {target=4}
+  n4: shape = dyn.Shape(x) origin="shape"
+  n5: a = AllocHost()
+  n6: a = dyn.Double(x) origin="double"
+  n7: flat = InferShape(a) {target=8}
+  n8: flat = ReferTo<dyn.Flat>(a)
+  n9: some = InferShape(flat, count) {target=11}
+  n10: some = AllocHost()
+  n11: some = dyn.Take(flat, count) origin="take"
+  n12: kept, where = InferShape(some) {target=15}
+  n13: kept = BindOutput() {output=1}
+  n14: where = BindOutput() {output=2}
+  n15: kept, where = dyn.Keep(some) origin="keep"
+  n16: y = dyn.Add(a, a) origin="add"
+  n17: first, rest = InferShape(a) {target=19}
+  n18: first, rest = AllocHost()
+  n19: first, rest = dyn.Halves(a) origin="halves"
+  n20: dims = test.Copy(shape)
+  FreeHost(a, some, first, rest) after=[n11, n15, n16]
+}
+)davit";
+
+// y = a loop's last state, all = what it collected, nested = a loop's in the loop's body.
+const std::string_view kFlowSample = R"davit(davit 1.2 target cpu
+input x: f32[?1..8] dynamic
+input go: bool[]
+output y: f32[...] dynamic
+output all: f32[...] dynamic
+const trip: i64[] = {3}
+const two: i64[] = {2}
+planned i: i64[]
+planned cond: bool[]
+planned next: bool[]
+planned i2: i64[]
+planned cond2: bool[]
+planned next2: bool[]
+heap start: f32[?] dynamic
+heap last: f32[?] dynamic
+heap rows: f32[?, ?] dynamic
+heap state: f32[...] dynamic
+heap state_next: f32[...] dynamic
+heap row: f32[...] dynamic
+heap sum: f32[...] dynamic
+heap state2: f32[...] dynamic
+heap state2_next: f32[...] dynamic
+
+graph main {
+  start = If(go, x) bodies=[then, else] origin="if"
+  last, rows, i, cond, state, next, state_next, row = Loop(trip, go, start, x) {states=1, collected=1} bodies=[body] origin="loop"
+  y = InferShape(last) {target=4}
+  y = BindOutput() {output=0}
+  y = dyn.Double(last)
+  all = InferShape(rows) {target=7}
+  all = BindOutput() {output=1}
+  all = dyn.Double(rows)
+  FreeHost(start, last, rows)
+}
+
+graph body then {
+  start = InferShape(x) {target=2}
+  start = AllocHost()
+  start = dyn.Double(x) origin="if.then/double"
+}
+
+graph body else {
+  start = If(go, x) bodies=[deep_then, deep_else] origin="if.else/if"
+}
+
+graph body deep_then {
+  start = InferShape(x) {target=2}
+  start = AllocHost()
+  start = dyn.Double(x)
+}
+
+graph body deep_else {
+  start = InferShape(x, x) {target=2}
+  start = AllocHost()
+  start = dyn.Add(x, x)
+}
+
+graph body body {
+  sum = InferShape(state, x) {target=2}
+  sum = AllocHost()
+  sum = dyn.Add(state, x) origin="loop.body/add"
+  state_next, i2, cond2, state2, next2, state2_next = Loop(two, _, sum, i, two) {states=1, collected=0} bodies=[inner] origin="loop.body/loop"
+  row = InferShape(sum) {target=6}
+  row = AllocHost()
+  row = dyn.Double(sum) origin="loop.body/row"
+  next = dyn.Less(i, two) origin="loop.body/less"
+  FreeHost(sum)
+}
+
+graph body inner {
+  state2_next = InferShape(state2) {target=2}
+  state2_next = AllocHost()
+  state2_next = dyn.Double(state2) origin="loop.body/loop.body/double"
+  next2 = dyn.Less(i2, two)
 }
 )davit";
 
@@ -365,12 +557,12 @@ std::vector<std::byte> replace_metadata(std::span<const std::byte> bytes,
 }
 
 void open_and_run(std::span<const std::byte> bytes) {
-  const DvtKernelTable table = test_kernels();
+  const std::vector<DvtKernelTable> kernel_tables = tables();
   DvtImageOptions options;
   dvt_image_options_init(&options);
   options.skip_digests = 1;
-  options.kernel_tables = &table;
-  options.kernel_table_count = 1;
+  options.kernel_tables = kernel_tables.data();
+  options.kernel_table_count = kernel_tables.size();
   options.arena_bytes_max = 1U << 20U;
   DvtImage* image = nullptr;
   DvtError error;
@@ -378,7 +570,7 @@ void open_and_run(std::span<const std::byte> bytes) {
     if (error.code == DVT_OK || error.message[0] == '\0') give_up("an error without a message");
     return;
   }
-  run_once(image);
+  run_some_times(image);
   dvt_image_close(image);
 }
 

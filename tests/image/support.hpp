@@ -10,6 +10,7 @@
 
 #include "davit/davit.h"
 #include "lowering/image/image_model.hpp"
+#include "tests/support/dynamic_kernels.hpp"
 
 namespace davit::schema {
 struct Image;
@@ -23,9 +24,10 @@ namespace davit::test {
 // test.Split   (a) -> up to 3 prefixes of a
 // test.Count   () -> word;  test.Use (word) -> planned i64[1]
 // test.Run     any operands; for nodes with bodies
+// dyn.*        see tests/support/dynamic_kernels.hpp
 DvtKernelTable test_kernels();
 inline std::vector<DvtKernelTable> tables() {
-  return {test_kernels()};
+  return {test_kernels(), dynamic_kernels()};
 }
 
 // A cpu image with one of everything that a cpu image may have.
@@ -34,6 +36,10 @@ extern const std::string_view kCpuSample;
 extern const std::string_view kDeviceSample;
 // A node with two bodies, one of which has a body of its own.
 extern const std::string_view kBodySample;
+// Dynamic shapes: shape nodes, heap values, a reference, outputs whose shapes depend on data.
+extern const std::string_view kDynamicSample;
+// Branches and loops with dynamic values, nested, with captures.
+extern const std::string_view kFlowSample;
 
 // Text to model and bytes; a failure ends the test case.
 image::ImageModel parse(std::string_view text);
@@ -57,8 +63,8 @@ std::vector<std::byte> replace_metadata(std::span<const std::byte> bytes,
                                         std::span<const std::byte> metadata);
 void repair_digests(std::span<std::byte> bytes);
 
-// Opens without digests, and runs with zeroed inputs if that succeeds. What this must show is that
-// nothing else happens.
+// Opens without digests, and runs some times if that succeeds, dynamic inputs with several shapes.
+// What this must show is that nothing else happens.
 void open_and_run(std::span<const std::byte> bytes);
 
 }  // namespace davit::test

@@ -37,10 +37,10 @@ TEST_CASE("A1: descriptors: types, ranks and sizes") {
         "descs[1].dtype: tensors of string have no fixed size");
   CHECK(message([](schema::Image& i) { desc(i, 1).rank = 9; }) ==
         "descs[1].rank: 9 is more than 8");
-  CHECK(message([](schema::Image& i) { desc(i, 1).flags = 1; }) ==
-        "descs[1]: flags and reserved must be zero");
+  CHECK(message([](schema::Image& i) { desc(i, 1).flags = 2; }) ==
+        "descs[1]: unknown flags, or reserved is not zero");
   CHECK(message([](schema::Image& i) { desc(i, 1).reserved = 1; }) ==
-        "descs[1]: flags and reserved must be zero");
+        "descs[1]: unknown flags, or reserved is not zero");
   CHECK(message([](schema::Image& i) { desc(i, 1).dims[7] = 1; }) ==
         "descs[1].dims[7]: dimensions beyond the rank must be zero");
   CHECK(message([](schema::Image& i) { desc(i, 0).dims[0] = -1; }) ==
@@ -63,8 +63,8 @@ TEST_CASE("A11: products that wrap in 64 bits are refused") {
 }
 
 TEST_CASE("values: kinds, descriptors, names") {
-  CHECK(message([](schema::Image& i) { i.mutable_values()->mutable_kind()->Mutate(5, 6); }) ==
-        "values.kind[5]: 6 is unknown");
+  CHECK(message([](schema::Image& i) { i.mutable_values()->mutable_kind()->Mutate(5, 7); }) ==
+        "values.kind[5]: 7 is unknown");
   CHECK(message([](schema::Image& i) { i.mutable_values()->mutable_desc()->Mutate(6, kNone); }) ==
         "values.desc[6]: only words may be without a descriptor");
   CHECK(message([](schema::Image& i) { i.mutable_values()->mutable_desc()->Mutate(11, 0); }) ==
@@ -74,7 +74,7 @@ TEST_CASE("values: kinds, descriptors, names") {
   CHECK(message([](schema::Image& i) { i.mutable_values()->mutable_name()->Mutate(6, 999); }) ==
         "values.name[6]: 999 is not in strings");
   CHECK(message([](schema::Image& i) { i.mutable_values()->mutable_offset()->Mutate(11, 8); }) ==
-        "values.offset[11]: must be 0 for words and device values");
+        "values.offset[11]: must be 0 for words, device and heap values");
 }
 
 TEST_CASE("A11: values stay inside arena and constants, also when offset + size wraps") {
@@ -135,11 +135,11 @@ TEST_CASE("ports: names, values, dimensions") {
   CHECK(model_message([](ImageModel& m) { m.inputs[0].dims.pop_back(); }) ==
         "inputs[0].dims: has 1 entries, must have 2");
   CHECK(model_message([](ImageModel& m) { m.inputs[0].dims[0].max = 3; }) ==
-        "inputs[0].dims[0]: must be 0 <= min <= max = the descriptor's extent");
+        "inputs[0].dims[0]: must be 0 <= min <= max = the descriptor's extent, if it has one");
   CHECK(model_message([](ImageModel& m) { m.inputs[0].dims[0].min = 3; }) ==
-        "inputs[0].dims[0]: must be 0 <= min <= max = the descriptor's extent");
+        "inputs[0].dims[0]: must be 0 <= min <= max = the descriptor's extent, if it has one");
   CHECK(model_message([](ImageModel& m) { m.inputs[0].dims[0].min = -1; }) ==
-        "inputs[0].dims[0]: must be 0 <= min <= max = the descriptor's extent");
+        "inputs[0].dims[0]: must be 0 <= min <= max = the descriptor's extent, if it has one");
   CHECK(
       message([](schema::Image& i) {
         i.mutable_inputs()->GetMutableObject(0)->mutable_dims()->GetMutableObject(0)->mutate_symbol(

@@ -34,17 +34,16 @@ Status bind_inputs(DvtImage* image, DvtExecutor* executor, std::span<const NpyAr
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     DvtPortInfo info;
     if (dvt_image_input_info(image, i, &info, &error) != DVT_OK) return status_from(error);
-    const std::span<const int64_t> dims(info.tensor.dims, info.tensor.rank);
-    if (info.tensor.dtype != inputs[i].dtype || !std::ranges::equal(dims, inputs[i].dims)) {
-      return mismatch("input " + std::string(info.name) + " is " +
-                      shape_text(info.tensor.dtype, dims) + ", but the data is " +
-                      shape_text(inputs[i].dtype, inputs[i].dims));
-    }
+    DvtTensor tensor{};
+    tensor.dtype = inputs[i].dtype;
+    if (inputs[i].dims.size() > DVT_MAX_RANK) return mismatch("the data has more than 8 dims");
+    tensor.rank = uint8_t(inputs[i].dims.size());
+    std::ranges::copy(inputs[i].dims, tensor.dims);
     // A pointer even for empty data.
     static const uint64_t nothing = 0;
     const void* data =
         inputs[i].bytes.empty() ? &nothing : static_cast<const void*>(&inputs[i].bytes[0]);
-    if (dvt_executor_bind_input(executor, i, data, inputs[i].bytes.size(), &error) != DVT_OK) {
+    if (dvt_executor_bind_input_tensor(executor, i, &tensor, data, &error) != DVT_OK) {
       return status_from(error);
     }
   }
@@ -58,6 +57,7 @@ Result<std::vector<NpyArray>> bind_outputs(DvtImage* image, DvtExecutor* executo
     DvtPortInfo info;
     if (dvt_image_output_info(image, i, &info, &error) != DVT_OK) return status_from(error);
     outputs[i].dtype = info.tensor.dtype;
+    if ((info.tensor.flags & DVT_TENSOR_DYNAMIC) != 0) continue;  // See fetch_outputs().
     outputs[i].dims.assign(info.tensor.dims, info.tensor.dims + info.tensor.rank);
     // One spare byte, so that an empty output has an address of its own.
     outputs[i].bytes.resize(info.tensor.bytes + 1);
@@ -67,6 +67,25 @@ Result<std::vector<NpyArray>> bind_outputs(DvtImage* image, DvtExecutor* executo
     }
   }
   return outputs;
+}
+
+// Outputs whose size was not known before. They get the spare byte of the others.
+Status fetch_outputs(DvtImage* image, DvtExecutor* executor, std::vector<NpyArray>& outputs) {
+  DvtError error{};
+  for (uint32_t i = 0; i < outputs.size(); ++i) {
+    DvtPortInfo info;
+    if (dvt_image_output_info(image, i, &info, &error) != DVT_OK) return status_from(error);
+    if ((info.tensor.flags & DVT_TENSOR_DYNAMIC) == 0) continue;
+    DvtTensor tensor;
+    const void* data = nullptr;
+    if (dvt_executor_output_tensor(executor, i, &tensor, &data, &error) != DVT_OK) {
+      return status_from(error);
+    }
+    outputs[i].dims.assign(tensor.dims, tensor.dims + tensor.rank);
+    outputs[i].bytes.assign(tensor.bytes + 1, std::byte{0xAB});
+    if (tensor.bytes > 0) std::memcpy(outputs[i].bytes.data(), data, tensor.bytes);
+  }
+  return {};
 }
 
 float half_to_float(uint16_t half) {
@@ -190,6 +209,7 @@ Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
   for (int run = 0; run < runs; ++run) {
     for (NpyArray& output : *outputs) std::ranges::fill(output.bytes, std::byte{0xAB});
     if (dvt_executor_run(raw_executor, &error) != DVT_OK) return status_from(error);
+    if (Status s = fetch_outputs(raw_image, raw_executor, *outputs); !s.ok()) return s;
     for (size_t i = 0; i < outputs->size(); ++i) {
       if (run == 0) first.push_back((*outputs)[i].bytes);
       if ((*outputs)[i].bytes != first[i]) {

@@ -1,0 +1,131 @@
+/* dynamic.h: host nodes of graphs whose shapes are set at run time, and of control flow.
+ *
+ *   name        lane    in                            out                  attr
+ *   InferShape  normal  dynamic and host inputs of    its dynamic outputs  target
+ *                       another node, its target
+ *   AllocHost   memory  -                             heap values          -
+ *   FreeHost    memory  heap values                   -                    -
+ *   ReferTo     normal  an alias kernel's             heap value           the alias kernel's
+ *   BindOutput  memory  -                             dynamic output       output
+ *   If          normal  condition, captures           results              -
+ *   Loop        normal  trip count, condition,        see below            counts
+ *                       states, captures
+ *
+ * The device_kernel of a ReferTo names the alias kernel.
+ *
+ * A dynamic value has a descriptor of its own in the executor's arena. InferShape sets it: it
+ * stands for the shape function of another node of its graph, the target, and asks that kernel's
+ * infer() and check(). Only then may memory be allocated for the target's outputs, and the target
+ * run. exec/verify_dynamic.cpp proves that every node with dynamic operands is such a target, and
+ * that no value is used before it has its shape, its memory and its data, or after its memory is
+ * freed.
+ *
+ * If runs bodies[0] when the condition is true, else bodies[1]. Each body writes the results.
+ *
+ * Loop, with S states and C collected outputs:
+ *   in   trip or none, condition or none, S initial states, captures
+ *   out  S final states, C collected results,
+ *        iteration (i64), condition (bool), S states,     written before each iteration
+ *        condition (bool), S next states, C results       written by the body
+ * States and results are heap values. A next state, and a result, has memory of its own.
+ *
+ * Threads  As device_kernels.c: nodes of one executor, one at a time on the sequential loop.
+ * Trust    See above; run() trusts what the verifier has proved.
+ * Memory   Host memory comes from DvtRuntime.host_memory, one pool per executor.
+ */
+#pragma once
+
+#include "exec/runtime.h"
+#include "exec/sequential_c/sequential.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+DvtKernelTable dvt_dynamic_kernels(void);
+
+/* Which of dvt_dynamic_kernels() a kernel is; DVT_HOST_OTHER for any other. */
+typedef enum DvtHostNode {
+  DVT_HOST_OTHER = 0,
+  DVT_HOST_INFER_SHAPE,
+  DVT_HOST_ALLOC,
+  DVT_HOST_FREE,
+  DVT_HOST_REFER_TO,
+  DVT_HOST_BIND_OUTPUT,
+  DVT_HOST_IF,
+  DVT_HOST_LOOP,
+} DvtHostNode;
+DvtHostNode dvt_host_node(const DvtKernel* kernel);
+DvtHostNode dvt_host_node_named(const char* name);
+
+typedef struct DvtInferShapeAttributes {
+  int64_t target; /* A later node of the same graph. */
+} DvtInferShapeAttributes;
+
+typedef struct DvtBindOutputAttributes {
+  int64_t output; /* Index in the image's outputs. */
+} DvtBindOutputAttributes;
+
+typedef struct DvtLoopAttributes {
+  int64_t states;    /* S */
+  int64_t collected; /* C */
+} DvtLoopAttributes;
+
+/* Operands of a Loop, see above. */
+enum { DVT_LOOP_TRIP = 0, DVT_LOOP_CONDITION = 1, DVT_LOOP_STATES = 2 };
+static inline int64_t dvt_loop_outputs(const DvtLoopAttributes* loop) {
+  return 3 * loop->states + 2 * loop->collected + 3;
+}
+/* First output that the Loop writes before each iteration, and the first that its body writes. */
+static inline int64_t dvt_loop_parameters(const DvtLoopAttributes* loop) {
+  return loop->states + loop->collected;
+}
+static inline int64_t dvt_loop_results(const DvtLoopAttributes* loop) {
+  return dvt_loop_parameters(loop) + 2 + loop->states;
+}
+
+/* ---- What the executor keeps for such nodes; DvtContext.attributes of the node leads here ------
+ */
+
+enum { DVT_SHAPE_MEMO_WAYS = 4 };
+
+/* An InferShape node. Remembers the last few input shapes and what followed from them.
+ *
+ *   memo: ways x | input_count x DvtShape | output_count x DvtTensor |
+ */
+typedef struct DvtShape {
+  uint64_t rank;
+  int64_t dims[DVT_MAX_RANK];
+} DvtShape;
+
+typedef struct DvtShapeNode {
+  const DvtContext* target;
+  const DvtKernel* kernel; /* Whose infer() and check() hold for the target. */
+  DvtTensor* scratch;      /* [target->output_count], shared by the nodes of an executor. */
+  unsigned char* memo;     /* NULL: the shapes depend on data too, nothing is remembered. */
+  uint32_t memo_bytes;     /* Of one way. */
+  uint32_t used, next;     /* Ways filled; the one to fill next. */
+  uint32_t input_count, output_count; /* Dynamic ones of the target. */
+  uint64_t hits, misses;
+} DvtShapeNode;
+
+/* A node with bodies. */
+typedef struct DvtFlowNode {
+  const void* attributes; /* The image's record. */
+  uint32_t body_count;
+  uint32_t reserved;
+  const struct DvtBody* bodies; /* [body_count] */
+  /* Of a Loop, [collected]. */
+  uint64_t* capacity;
+  const DvtTensor* declared; /* What the image knows of the collected results' shapes. */
+} DvtFlowNode;
+
+typedef struct DvtBody {
+  const DvtStep* steps;
+  uint32_t count;
+  uint32_t graph; /* Index in the image, to name the node that fails. */
+} DvtBody;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif

@@ -1,0 +1,141 @@
+// What an executor keeps for dynamic shapes and for nodes that run bodies (exec/dynamic.h).
+#include <cstring>
+
+#include "exec/executor.hpp"
+
+using davit::Status;
+using davit::exec::GraphView;
+using davit::exec::kNone;
+using davit::exec::ShapeNodeFacts;
+using davit::exec::StepList;
+
+namespace {
+
+// The record that the executor, who builds contexts, puts in place of the image's.
+template <class Record>
+void set_record(const StepList& list, uint32_t node, Record* record) {
+  static_cast<DvtContext*>(list.steps[node].ctx)->attributes = record;
+}
+
+}  // namespace
+
+void DvtExecutor::build_shape_nodes(const StepList& list) {
+  const GraphView& graph = *list.graph;
+  auto* nodes = block_.at<DvtShapeNode>(layout_.shape_nodes);
+  auto* const memos = block_.at<unsigned char>(layout_.memos);
+  for (uint32_t node = 0; node < list.count; ++node) {
+    if (dvt_host_node(view_.kernels[graph.kernel[node]]) != DVT_HOST_INFER_SHAPE) continue;
+    const ShapeNodeFacts facts = davit::exec::shape_node_facts(view_, graph, node);
+    DvtShapeNode& record = nodes[shape_node_count_++];
+    record = {.target = static_cast<const DvtContext*>(list.steps[facts.target].ctx),
+              .kernel = view_.kernels[facts.kernel],
+              .scratch = block_.at<DvtTensor>(layout_.scratch),
+              .memo = facts.remembers ? memos + memo_bytes_ : nullptr,
+              .memo_bytes = facts.memo_bytes,
+              .used = 0,
+              .next = 0,
+              .input_count = facts.dynamic_inputs,
+              .output_count = static_cast<uint32_t>(graph.outputs_of(node).size()),
+              .hits = 0,
+              .misses = 0};
+    if (facts.remembers) memo_bytes_ += uint64_t{DVT_SHAPE_MEMO_WAYS} * facts.memo_bytes;
+    set_record(list, node, &record);
+  }
+}
+
+void DvtExecutor::build_flow_nodes(const StepList& list) {
+  const GraphView& graph = *list.graph;
+  for (uint32_t node = 0; node < list.count; ++node) {
+    const auto bodies = graph.bodies_of(node);
+    if (bodies.empty()) continue;
+    auto* const record = block_.at<DvtFlowNode>(layout_.flow_nodes) + flow_node_count_++;
+    auto* body = block_.at<DvtBody>(layout_.bodies) + body_count_;
+    body_count_ += bodies.size();
+    auto* capacity = block_.at<uint64_t>(layout_.capacities) + collected_count_;
+    auto* declared = block_.at<DvtTensor>(layout_.declared) + collected_count_;
+    *record = {.attributes = static_cast<DvtContext*>(list.steps[node].ctx)->attributes,
+               .body_count = static_cast<uint32_t>(bodies.size()),
+               .reserved = 0,
+               .bodies = body,
+               .capacity = capacity,
+               .declared = declared};
+    for (const uint32_t id : bodies) {
+      *body++ = {.steps = bodies_[id].steps, .count = bodies_[id].count, .graph = id};
+    }
+    const DvtHostNode kind = dvt_host_node(view_.kernels[graph.kernel[node]]);
+    const uint32_t collected = davit::exec::collected_outputs(kind, graph, node);
+    const uint32_t states = static_cast<uint32_t>(
+        collected == 0 ? 0 : static_cast<const DvtLoopAttributes*>(record->attributes)->states);
+    for (uint32_t j = 0; j < collected; ++j) {
+      declared[j] = *view_.tensor_of(graph.outputs_of(node)[states + j]);
+    }
+    collected_count_ += collected;
+    set_record(list, node, record);
+  }
+}
+
+void DvtExecutor::build_dynamic() {
+  runtime_->outputs = block_.at<DvtOutputSlot>(layout_.outputs);
+  for (size_t i = 0; i < view_.outputs.size(); ++i) {
+    runtime_->outputs[i].name = view_.strings[view_.outputs[i].name];
+  }
+  runtime_->run_body = &DvtExecutor::run_body;
+  runtime_->executor = this;
+  const auto build = [&](const StepList& list) {
+    if (list.graph == nullptr) return;
+    build_shape_nodes(list);
+    build_flow_nodes(list);
+  };
+  for (const StepList& list : {init_, main_, deinit_}) build(list);
+  for (const StepList& list : bodies_) build(list);
+}
+
+Status DvtExecutor::create_host_memory(const DvtExecutorOptions& options) {
+  if (!layout_.uses_heap) return {};
+  host_memory_.reset(dvt_host_memory_create(options.heap_bytes_max));
+  if (host_memory_ == nullptr) return {DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no memory for a heap"};
+  runtime_->host_memory = host_memory_.get();
+  return {};
+}
+
+// After a failed run: its heap values, and the outputs that the engine provided.
+void DvtExecutor::return_heap_values() {
+  dvt_host_memory_free_all(host_memory_.get());
+  for (size_t i = 0; i < view_.outputs.size(); ++i) {
+    runtime_->outputs[i].owned = nullptr;
+    runtime_->outputs[i].owned_bytes = 0;
+  }
+}
+
+DvtCode DvtExecutor::run_body(DvtRuntime* runtime, const DvtBody* body) {
+  auto& executor = *static_cast<DvtExecutor*>(runtime->executor);
+  int32_t code = DVT_OK;
+  size_t done = 0;
+  if (executor.observer_ == nullptr) {
+    done = dvt_sequential_run(body->steps, body->count, &code);
+  } else {
+    done = davit::exec::run_observed(executor.view_, executor.bodies_[body->graph],
+                                     *executor.observer_, 0, &code);
+  }
+  if (code != DVT_OK && executor.failed_graph_ == kNone) {
+    executor.failed_graph_ = body->graph;
+    executor.failed_node_ = done;
+  }
+  return code;
+}
+
+void DvtExecutor::statistics(DvtExecutorStatistics& out) const {
+  const auto* nodes = block_.at<DvtShapeNode>(layout_.shape_nodes);
+  for (uint32_t i = 0; i < shape_node_count_; ++i) {
+    out.shape_hits += nodes[i].hits;
+    out.shape_misses += nodes[i].misses;
+  }
+  if (host_memory_ == nullptr) return;
+  DvtHostMemoryStatistics memory;
+  dvt_host_memory_statistics(host_memory_.get(), &memory);
+  out.heap_live_bytes = memory.live_bytes;
+  out.heap_cached_bytes = memory.cached_bytes;
+  out.heap_peak_bytes = memory.peak_reserved_bytes;
+  out.heap_allocations = memory.allocations;
+  out.heap_system_allocations = memory.system_allocations;
+}
