@@ -12,6 +12,7 @@
 #include "cli/stage.hpp"
 #include "cli/table.hpp"
 #include "exec/image.hpp"
+#include "exec/tensor_text.hpp"
 
 namespace davit::cli {
 namespace {
@@ -30,6 +31,8 @@ const char* kind_name(image::ValueKind kind) {
       return "output";
     case image::ValueKind::kDevice:
       return "device";
+    case image::ValueKind::kHeap:
+      return "heap";
   }
   return "?";
 }
@@ -51,6 +54,7 @@ const char* role_name(image::GraphRole role) {
 std::string type_text(const image::Value& value) {
   if (!value.has_tensor) return "word";
   const DvtTensor& tensor = value.tensor;
+  if ((tensor.flags & DVT_TENSOR_DYNAMIC) != 0) return exec::tensor_text(tensor);
   const std::span<const int64_t> dims(tensor.dims, size_t{tensor.rank});
   if (dims.empty()) return std::string(dtype_name(tensor.dtype));
   return format_dims(dims) + "x" + std::string(dtype_name(tensor.dtype));

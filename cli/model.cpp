@@ -9,6 +9,7 @@
 
 #include "base/files.hpp"
 #include "cli/stage.hpp"
+#include "exec/dynamic.h"
 #include "exec/runtime.h"
 #include "schema/layout.h"
 
@@ -68,7 +69,7 @@ Result<ModelKind> model_kind(const std::string& path) {
 }
 
 std::vector<DvtKernelTable> all_kernel_tables() {
-  return {dvt_cpu_kernels(), dvt_device_kernels()};
+  return {dvt_cpu_kernels(), dvt_device_kernels(), dvt_dynamic_kernels()};
 }
 
 Result<compiler::CompiledImage> compile_model(Session& session, const std::string& path,

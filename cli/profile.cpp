@@ -43,6 +43,8 @@ void Profiler::observe(void* user, const DvtNodeEvent* event) {
   auto& self = *static_cast<Profiler*>(user);
   if (self.trace_ != nullptr) exec::ExecutionTrace::observe(self.trace_, event);
   if (self.watchdog_ != nullptr) self.watchdog_->note(event->origin, event->op);
+  // The time of a body is that of the node that runs it.
+  if (event->body != DVT_NO_INDEX) return;
   if (event->node >= self.nodes_.size()) self.nodes_.resize(size_t{event->node} + 1);
   NodeProfile& node = self.nodes_[event->node];
   if (node.calls == 0) {

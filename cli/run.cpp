@@ -124,8 +124,15 @@ Status RunCommand::check_options(OptionSet& options) {
 
 void RunCommand::compare_output(Session& session, const HostTensor& actual,
                                 const HostTensor& expected, const std::string& source) {
-  const Comparison result = compare(actual, expected, tolerance_);
   ++compared_;
+  if (actual.dims != expected.dims) {
+    session.print("MISMATCH {}: {}: expected {}, got {}\n", actual.name, source,
+                  expected.type_text(), actual.type_text());
+    session.set_mismatch(fmt::format("output {}: expected {}, got {}", actual.name,
+                                     expected.type_text(), actual.type_text()));
+    return;
+  }
+  const Comparison result = compare(actual, expected, tolerance_);
   const bool equal = result.mismatches == 0;
   session.print("{} {}: {}: max difference {:.3g}, max |expected| {:.3g}, {} of {} differ\n",
                 equal ? "match   " : "MISMATCH", actual.name, source, result.max_difference,

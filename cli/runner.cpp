@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "cli/report.hpp"
 #include "cli/stage.hpp"
 
@@ -26,6 +29,9 @@ Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeou
                                .bytes = AlignedBytes(port.byte_size)});
     AlignedBytes& bytes = runner.outputs_.back().bytes;
     const auto index = static_cast<uint32_t>(runner.outputs_.size() - 1);
+    // What has no size yet stays in memory of the executor, and is fetched after each run.
+    runner.dynamic_.push_back(port.is_dynamic);
+    if (port.is_dynamic) continue;
     if (dvt_executor_bind_output(executor, index, bytes.data(), bytes.size(), &error) != DVT_OK) {
       return status_of(error);
     }
@@ -36,8 +42,13 @@ Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeou
 Status Runner::bind_inputs(std::span<const HostTensor> inputs) {
   DvtError error{};
   for (uint32_t i = 0; i < inputs.size(); ++i) {
-    const AlignedBytes& bytes = inputs[i].bytes;
-    if (dvt_executor_bind_input(executor_.get(), i, bytes.data(), bytes.size(), &error) != DVT_OK) {
+    DvtTensor tensor{};
+    tensor.dtype = inputs[i].dtype;
+    tensor.rank = static_cast<uint8_t>(std::min<size_t>(inputs[i].dims.size(), DVT_RANK_UNKNOWN));
+    std::copy_n(inputs[i].dims.begin(), std::min<size_t>(inputs[i].dims.size(), DVT_MAX_RANK),
+                tensor.dims);
+    if (dvt_executor_bind_input_tensor(executor_.get(), i, &tensor, inputs[i].bytes.data(),
+                                       &error) != DVT_OK) {
       return status_of(error);
     }
   }
@@ -50,6 +61,7 @@ Result<double> Runner::run() {
   const DvtCode code = dvt_executor_run(executor_.get(), &error);
   const double end = now_ns();
   if (code != DVT_OK) return status_of(error);
+  if (Status status = fetch_outputs(); !status.ok()) return status;
   return end - begin;
 }
 
@@ -59,7 +71,24 @@ Result<double> Runner::run_observed(DvtNodeObserver observer, void* user) {
   const DvtCode code = dvt_executor_run_observed(executor_.get(), observer, user, &error);
   const double end = now_ns();
   if (code != DVT_OK) return status_of(error);
+  if (Status status = fetch_outputs(); !status.ok()) return status;
   return end - begin;
+}
+
+Status Runner::fetch_outputs() {
+  DvtError error{};
+  for (uint32_t i = 0; i < outputs_.size(); ++i) {
+    if (!dynamic_[i]) continue;
+    DvtTensor tensor;
+    const void* data = nullptr;
+    if (dvt_executor_output_tensor(executor_.get(), i, &tensor, &data, &error) != DVT_OK) {
+      return status_of(error);
+    }
+    outputs_[i].dims.assign(tensor.dims, tensor.dims + tensor.rank);
+    if (outputs_[i].bytes.size() != tensor.bytes) outputs_[i].bytes = AlignedBytes(tensor.bytes);
+    if (tensor.bytes > 0) std::memcpy(outputs_[i].bytes.data(), data, tensor.bytes);
+  }
+  return {};
 }
 
 Status Runner::unload() {
@@ -90,10 +119,12 @@ Result<std::vector<HostTensor>> make_inputs(std::span<const PortType> ports,
   for (size_t i = 0; i < ports.size(); ++i) {
     const std::string form = chosen[i].empty() ? "random" : chosen[i];
     if (sources != nullptr) {
-      sources->push_back(form == "random" ? fmt::format("random, seed {}", seed + i) : form);
+      sources->push_back(form.starts_with("random") ? fmt::format("{}, seed {}", form, seed + i)
+                                                    : form);
     }
     auto input = make_input(ports[i], form, seed + i);
     if (!input.ok()) return std::move(input.status());
+    if (sources != nullptr && ports[i].is_dynamic) sources->back() += ", " + input->type_text();
     inputs.push_back(std::move(*input));
   }
   return inputs;

@@ -39,7 +39,11 @@ class Runner {
   Runner() = default;
 
   std::unique_ptr<DvtExecutor, ExecutorDestroy> executor_;
+  // Copies outputs that are in memory of the executor.
+  Status fetch_outputs();
+
   std::vector<HostTensor> outputs_;
+  std::vector<bool> dynamic_;  // By output.
   double create_ns_ = 0;
 };
 

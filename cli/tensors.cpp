@@ -23,22 +23,48 @@ namespace {
 
 std::string type_text_of(DvtDType dtype, std::span<const int64_t> dims) {
   if (dims.empty()) return std::string(dtype_name(dtype));
-  return format_dims(dims) + "x" + std::string(dtype_name(dtype));
+  std::string text;
+  for (const int64_t dim : dims) text += (dim < 0 ? "?" : std::to_string(dim)) + "x";
+  return text + std::string(dtype_name(dtype));
 }
 
 PortType port_type(const DvtPortInfo& info) {
   const DvtTensor& tensor = info.tensor;
+  const bool rank_known = tensor.rank != DVT_RANK_UNKNOWN;
   return {.name = info.name,
           .dtype = tensor.dtype,
-          .dims = {tensor.dims, tensor.dims + tensor.rank},
-          .byte_size = tensor.bytes};
+          .dims = {tensor.dims, tensor.dims + (rank_known ? tensor.rank : 0)},
+          .byte_size = tensor.bytes,
+          .is_dynamic = (tensor.flags & DVT_TENSOR_DYNAMIC) != 0,
+          .is_rank_known = rank_known};
 }
 
-HostTensor empty_tensor(const PortType& port) {
-  return {.name = port.name,
-          .dtype = port.dtype,
-          .dims = port.dims,
-          .bytes = AlignedBytes(port.byte_size)};
+bool fits(std::span<const int64_t> dims, const PortType& port) {
+  if (!port.is_rank_known) return true;
+  return std::equal(dims.begin(), dims.end(), port.dims.begin(), port.dims.end(),
+                    [](int64_t dim, int64_t known) { return dim == known || known < 0; });
+}
+
+// Zeros. `dims` is what follows the ':' of "random:1x128"; empty: open dims are 1.
+Result<HostTensor> empty_tensor(const PortType& port, std::string_view dims_text) {
+  HostTensor tensor{.name = port.name, .dtype = port.dtype, .dims = port.dims, .bytes = {}};
+  for (int64_t& dim : tensor.dims) dim = dim < 0 ? 1 : dim;
+  if (!dims_text.empty()) {
+    const auto dims = parse_dims(dims_text);
+    if (!dims || !fits(*dims, port)) {
+      return usage_error(fmt::format("--input {}: '{}' is not a shape of {}", port.name, dims_text,
+                                     port.type_text()));
+    }
+    tensor.dims = *dims;
+  }
+  const auto elements = checked_elements(tensor.dims);
+  const auto bytes = elements ? checked_mul(*elements, dvt_dtype_size(port.dtype)) : std::nullopt;
+  constexpr uint64_t kBytesMax = uint64_t{1} << 36;
+  if (!bytes || *bytes > kBytesMax) {
+    return usage_error(fmt::format("--input {}: {} is too large", port.name, tensor.type_text()));
+  }
+  tensor.bytes = AlignedBytes(*bytes);
+  return tensor;
 }
 
 // "1x4xf32" as a type.
@@ -145,8 +171,8 @@ Result<Assignment> split_assignment(const std::string& text, std::span<const Por
   }
   if (best) return *best;
   const std::string first = text.substr(0, text.find('='));
-  const bool unnamed =
-      text.starts_with("@") || text == "random" || text == "zeros" || parse_type(first).has_value();
+  const bool unnamed = text.starts_with("@") || text.starts_with("random") ||
+                       text.starts_with("zeros") || parse_type(first).has_value();
   if (!unnamed) {
     const std::string near = nearest(first, names);
     return usage_error(fmt::format("no input or output is named '{}'{}", first,
@@ -184,7 +210,7 @@ Result<HostTensor> read_tensor_file(const std::string& path) {
 }
 
 Status check_type(const HostTensor& tensor, const PortType& port) {
-  if (tensor.dtype == port.dtype && tensor.dims == port.dims) return {};
+  if (tensor.dtype == port.dtype && fits(tensor.dims, port)) return {};
   return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
                             .stage = DVT_STAGE_BIND,
                             .message = fmt::format("the data for '{}' has another type", port.name),
@@ -222,10 +248,12 @@ Result<HostTensor> parse_tensor(const std::string& form, std::string_view option
 }
 
 Result<HostTensor> make_input(const PortType& port, const std::string& form, uint64_t seed) {
-  if (form == "zeros") return empty_tensor(port);
-  if (form == "random") {
-    HostTensor tensor = empty_tensor(port);
-    fill_random(tensor, seed);
+  const std::string word = form.substr(0, form.find(':'));
+  if (word == "zeros" || word == "random") {
+    const std::string_view dims =
+        std::string_view(form).substr(std::min(word.size() + 1, form.size()));
+    auto tensor = empty_tensor(port, dims);
+    if (tensor.ok() && word == "random") fill_random(*tensor, seed);
     return tensor;
   }
   auto tensor = parse_tensor(form, "--input", port.name);

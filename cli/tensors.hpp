@@ -56,8 +56,10 @@ struct HostTensor {
 struct PortType {
   std::string name;
   DvtDType dtype;
-  std::vector<int64_t> dims;
+  std::vector<int64_t> dims;  // -1: set at run time.
   uint64_t byte_size;
+  bool is_dynamic = false;
+  bool is_rank_known = true;
 
   [[nodiscard]] std::string type_text() const;
 };
@@ -83,7 +85,8 @@ Result<HostTensor> read_tensor_file(const std::string& path);
 Result<HostTensor> parse_tensor(const std::string& form, std::string_view option,
                                 const std::string& name);
 
-// A tensor for `port`: as parse_tensor(), of the port's type, or "random" or "zeros".
+// A tensor for `port`: as parse_tensor(), of the port's type, or "random" or "zeros". With ":DIMS"
+// ("random:1x128") these two set the shape of a dynamic input; without, its open dims are 1.
 Result<HostTensor> make_input(const PortType& port, const std::string& form, uint64_t seed);
 
 // OK when the tensor has the port's type; else an error with both.

@@ -203,7 +203,8 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   if (!simplified.ok()) return std::move(simplified.status());
   report.folded_nodes = simplified->folded_nodes;
   report.dead_nodes = simplified->dead_nodes;
-  return check_static(module);
+  if (Status checked = passes::check_inference(module); !checked.ok()) return checked;
+  return options.target == DVT_TARGET_CPU ? Status() : check_static(module);
 }
 
 Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& options,
@@ -212,7 +213,9 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   if (Status status = prepare_module(module, options, stages, report); !status.ok()) return status;
 
   stages.start("lower");
+  report.is_dynamic = lowering::needs_dynamic_lowering(module);
   auto lowered = options.target == DVT_TARGET_ASCEND ? lowering::lower_ascend(module, options.soc)
+                 : report.is_dynamic                 ? lowering::lower_cpu_dynamic(module)
                                                      : lowering::lower_cpu(module);
   if (!lowered.ok()) return std::move(lowered.status());
   image::ImageModel& model = lowered->model;

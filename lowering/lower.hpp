@@ -1,9 +1,9 @@
-// lower.hpp: a compute graph with static shapes becomes an execute graph for one target.
+// lower.hpp: a compute graph becomes an execute graph for one target.
 //
 // Threads  Pure functions.
 // Trust    The module has passed ir/verify and inference: every node of its main graph has an
-//          operator definition and every value a dtype and a static shape. What a target cannot
-//          express is an error that names the node.
+//          operator definition and every value a dtype; but for lower_cpu_dynamic(), a static
+//          shape. What a target cannot express is an error that names the node.
 // Memory   Results own their data, constants included.
 #pragma once
 
@@ -27,6 +27,16 @@ struct Lowered {
 
 // Main only. Inputs and outputs are bound without copies; no node allocates.
 Result<Lowered> lower_cpu(const ir::Module& module);
+
+// As lower_cpu(), for graphs whose shapes are set at run time, and for control flow: values whose
+// size is not known live on the heap of the executor; nodes that infer shapes, allocate and free go
+// between those that compute (exec/dynamic.h). What follows from the shapes of the inputs alone
+// comes first, and is not repeated while these stay the same.
+Result<Lowered> lower_cpu_dynamic(const ir::Module& module);
+
+// True when lower_cpu() cannot take the module: some shape is not static, depends on data, or a
+// node has subgraphs.
+bool needs_dynamic_lowering(const ir::Module& module);
 
 // Host-scheduled: Init sinks the weights into device memory, Main allocates, launches, frees and
 // copies on one stream, DeInit undoes Init. `soc` as in "910B2".

@@ -83,36 +83,71 @@ ir::ValueId Step::output(const ir::Module& module, size_t operand) const {
   return operand_of(module.outputs(node), recipe.outputs[operand]);
 }
 
+Result<Step> prepare_step(const ir::Module& module, ir::NodeId node) {
+  const ops::OperatorDefinition* definition = ops::find_operator(module, node);
+  if (definition == nullptr) {
+    return Status(
+        module.error_at(node, DVT_UNSUPPORTED, DVT_STAGE_LOWER, "there is no such operator"));
+  }
+  if (Status status = check_no_strings(module, node); !status.ok()) return status;
+  const ops::NodeView view(module, node);
+  auto recipe = definition->recipe(view);
+  if (Status mistyped = view.attribute_status(); !mistyped.ok()) return mistyped;
+  if (!recipe.ok()) {
+    add_freeze_hint(module, node, recipe.status().detail());
+    return std::move(recipe.status());
+  }
+  Step step{node, definition, std::move(*recipe)};
+  if (step.recipe.is_alias) return step;
+  if (Status status = check_recipe(module, step); !status.ok()) return status;
+  return step;
+}
+
 Result<Prepared> prepare(const ir::Module& module) {
   Prepared prepared;
   for (uint32_t i = 0; i < module.value_count(); ++i) prepared.root.emplace_back(ir::ValueId(i));
   for (const ir::NodeId node : module.graph_nodes(ir::kMainGraph)) {
-    const ops::OperatorDefinition* definition = ops::find_operator(module, node);
-    if (definition == nullptr) {
-      return Status(
-          module.error_at(node, DVT_UNSUPPORTED, DVT_STAGE_LOWER, "there is no such operator"));
-    }
-    if (Status status = check_no_strings(module, node); !status.ok()) return status;
-    const ops::NodeView view(module, node);
-    auto recipe = definition->recipe(view);
-    if (Status mistyped = view.attribute_status(); !mistyped.ok()) return mistyped;
-    if (!recipe.ok()) {
-      add_freeze_hint(module, node, recipe.status().detail());
-      return std::move(recipe.status());
-    }
-    if (recipe->is_alias) {
-      const ir::ValueId source = module.inputs(node)[recipe->alias_input];
-      for (const ir::ValueId output : module.outputs(node)) {
-        if (output != ir::kNoValue) prepared.root[index_of(output)] = prepared.root_of(source);
-      }
-      ++prepared.aliased_nodes;
+    auto step = prepare_step(module, node);
+    if (!step.ok()) return std::move(step.status());
+    if (!step->recipe.is_alias) {
+      prepared.steps.push_back(std::move(*step));
       continue;
     }
-    Step step{node, definition, std::move(*recipe)};
-    if (Status status = check_recipe(module, step); !status.ok()) return status;
-    prepared.steps.push_back(std::move(step));
+    const ir::ValueId source = module.inputs(node)[step->recipe.alias_input];
+    for (const ir::ValueId output : module.outputs(node)) {
+      if (output != ir::kNoValue) prepared.root[index_of(output)] = prepared.root_of(source);
+    }
+    ++prepared.aliased_nodes;
   }
   return prepared;
+}
+
+Result<DvtTensor> dynamic_tensor_of(const ir::Module& module, ir::ValueId value) {
+  const auto refuse = [&](std::string message) {
+    return Status(ErrorDetail{.code = DVT_UNSUPPORTED,
+                              .stage = DVT_STAGE_LOWER,
+                              .message = std::move(message),
+                              .tensor = std::string(module.value_name(value))});
+  };
+  DvtTensor tensor{};
+  tensor.dtype = module.dtype(value);
+  tensor.flags = DVT_TENSOR_DYNAMIC;
+  if (dvt_dtype_size(tensor.dtype) == 0) {
+    return refuse("tensors of type " + std::string(dtype_name(tensor.dtype)) +
+                  " cannot be computed with");
+  }
+  const ir::Shape* shape = module.shape(value);
+  tensor.rank = DVT_RANK_UNKNOWN;
+  if (shape == nullptr) return tensor;
+  if (shape->size() > DVT_MAX_RANK) {
+    return refuse("rank " + std::to_string(shape->size()) + " is above " +
+                  std::to_string(DVT_MAX_RANK));
+  }
+  tensor.rank = uint8_t(shape->size());
+  for (size_t d = 0; d < shape->size(); ++d) {
+    tensor.dims[d] = (*shape)[d].is_known() ? (*shape)[d].extent() : -1;
+  }
+  return tensor;
 }
 
 Result<DvtTensor> tensor_of(const ir::Module& module, ir::ValueId value) {
@@ -164,6 +199,18 @@ ModelBuilder::ModelBuilder(const ir::Module& module, DvtTarget target, std::stri
 
 Result<uint32_t> ModelBuilder::add_value(image::ValueKind kind, ir::ValueId like, uint64_t offset) {
   auto tensor = tensor_of(module_, like);
+  if (!tensor.ok()) return std::move(tensor.status());
+  model_.values.push_back({.kind = kind,
+                           .has_tensor = true,
+                           .tensor = *tensor,
+                           .offset = offset,
+                           .name = std::string(module_.value_name(like))});
+  return uint32_t(model_.values.size() - 1);
+}
+
+Result<uint32_t> ModelBuilder::add_dynamic_value(image::ValueKind kind, ir::ValueId like,
+                                                 uint64_t offset) {
+  auto tensor = dynamic_tensor_of(module_, like);
   if (!tensor.ok()) return std::move(tensor.status());
   model_.values.push_back({.kind = kind,
                            .has_tensor = true,
@@ -248,8 +295,14 @@ std::vector<image::Port> ModelBuilder::ports_of(const std::vector<uint32_t>& val
     }
     port.value = values[i];
     const DvtTensor& tensor = model_.values[values[i]].tensor;
-    for (uint32_t d = 0; d < tensor.rank; ++d) {
-      port.dims.push_back({tensor.dims[d], tensor.dims[d], ""});
+    for (uint32_t d = 0; d < tensor.rank && tensor.rank != DVT_RANK_UNKNOWN; ++d) {
+      if (tensor.dims[d] >= 0) {
+        port.dims.push_back({tensor.dims[d], tensor.dims[d], ""});
+        continue;
+      }
+      const ir::Dim dim = (*module_.shape(sources[i]))[d];
+      const std::string_view symbol = dim.is_symbol() ? module_.symbol_name(dim.symbol_id()) : "";
+      port.dims.push_back({0, INT64_MAX, std::string(symbol)});
     }
     ports.push_back(std::move(port));
   }

@@ -41,7 +41,14 @@ struct Prepared {
   [[nodiscard]] ir::ValueId root_of(ir::ValueId value) const { return root[index_of(value)]; }
 };
 
+// Recipe and definition of one node.
+Result<Step> prepare_step(const ir::Module& module, ir::NodeId node);
+
 Result<Prepared> prepare(const ir::Module& module);
+
+// What is known of a value's shape, for a dynamic value. Refuses strings and ranks above
+// DVT_MAX_RANK.
+Result<DvtTensor> dynamic_tensor_of(const ir::Module& module, ir::ValueId value);
 
 // The descriptor of a value. Refuses strings, ranks above DVT_MAX_RANK and sizes above 63 bits.
 Result<DvtTensor> tensor_of(const ir::Module& module, ir::ValueId value);
@@ -52,6 +59,8 @@ class ModelBuilder {
 
   // A new value with the dims and the name of `like`.
   Result<uint32_t> add_value(image::ValueKind kind, ir::ValueId like, uint64_t offset);
+  // A new dynamic value: of kind kHeap, or a port.
+  Result<uint32_t> add_dynamic_value(image::ValueKind kind, ir::ValueId like, uint64_t offset);
   // A new value of u8[bytes].
   uint32_t add_scratch(image::ValueKind kind, uint64_t bytes, uint64_t offset);
   // The offset of the data in the constants segment. Equal bytes are stored once.

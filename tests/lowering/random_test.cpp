@@ -1,6 +1,6 @@
-// Random modules of views, in-place candidates and shared operands: the planned image and the
-// device image must give the bits of the folded one, in which every node was evaluated alone, on
-// memory of its own.
+// Random modules of views, in-place candidates and shared operands: the planned image, the device
+// image and the one whose shapes are open must give the bits of the folded one, in which every node
+// was evaluated alone, on memory of its own.
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -86,9 +86,18 @@ std::vector<NpyArray> run(const davit::ir::Module& module, const CompileOptions&
   return std::move(*outputs);
 }
 
+// The same module with open extents, or open ranks.
+davit::ir::Module opened(davit::ir::Module module, uint32_t seed) {
+  for (const davit::ir::ValueId input : module.graph_inputs(davit::ir::kMainGraph)) {
+    const davit::ir::Dim columns = seed % 2 == 0 ? davit::ir::Dim() : davit::ir::Dim(6);
+    module.set_shape(input, {davit::ir::Dim(), columns});
+  }
+  return module;
+}
+
 }  // namespace
 
-TEST_CASE("planned and device images agree with node-by-node evaluation") {
+TEST_CASE("planned, device and dynamic images agree with node-by-node evaluation") {
   const std::unique_ptr<DvtDevice, void (*)(DvtDevice*)> device(dvt_cpu_device_create(),
                                                                 dvt_cpu_device_destroy);
   for (uint32_t seed = 0; seed < 200; ++seed) {
@@ -103,10 +112,11 @@ TEST_CASE("planned and device images agree with node-by-node evaluation") {
     CompileOptions ascend;
     ascend.target = DVT_TARGET_ASCEND;
     const auto expected = run(sample.module, folded, {}, nullptr);
-    for (const bool on_device : {false, true}) {
-      CAPTURE(on_device);
-      const auto got = on_device ? run(sample.module, ascend, inputs, device.get())
-                                 : run(sample.module, {}, inputs, nullptr);
+    for (const char* kind : {"planned", "device", "dynamic"}) {
+      CAPTURE(kind);
+      const auto got = kind[0] == 'p'   ? run(sample.module, {}, inputs, nullptr)
+                       : kind[1] == 'e' ? run(sample.module, ascend, inputs, device.get())
+                                        : run(opened(sample.module, seed), {}, inputs, nullptr);
       REQUIRE(got.size() == expected.size());
       for (size_t i = 0; i < got.size(); ++i) {
         CHECK(got[i].dims == expected[i].dims);
