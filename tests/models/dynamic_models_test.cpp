@@ -1,0 +1,172 @@
+// Models with free dimensions: one image for all shape sets, in turn, again and again: every run
+// gives the first result of its set, bit for bit, and the heap does not grow.
+//
+// Prints one line for each check. Exit code 77: the model is not there.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/npy.hpp"
+#include "davit/davit.hpp"
+#include "lowering/compile.hpp"
+#include "tests/support/run_image.hpp"
+
+namespace {
+
+using davit::NpyArray;
+using davit::Status;
+using nlohmann::json;
+
+constexpr int kSkipped = 77;
+constexpr int kRuns = 20;  // DAVIT_MODEL_RUNS overrides it.
+
+struct ReferenceSet {
+  std::string name;
+  std::vector<NpyArray> inputs, expected, first;
+};
+
+bool report(const std::string& what, const Status& status) {
+  std::printf("%-40s %s\n", what.c_str(), status.ok() ? "ok" : status.to_string().c_str());
+  return status.ok();
+}
+
+std::vector<NpyArray> read_arrays(const std::string& folder, const json& list) {
+  std::vector<NpyArray> arrays;
+  for (const json& entry : list) {
+    auto array = davit::read_npy(folder + "/" + entry["file"].get<std::string>());
+    if (!array.ok()) {
+      std::fprintf(stderr, "%s\n", array.status().to_string().c_str());
+      std::exit(1);
+    }
+    arrays.push_back(std::move(*array));
+  }
+  return arrays;
+}
+
+Status status_of(const DvtError& error) {
+  return davit::testing::status_from(error);
+}
+
+Status run_once(DvtExecutor* executor, const ReferenceSet& set, std::vector<NpyArray>& outputs) {
+  DvtError error{};
+  for (uint32_t i = 0; i < set.inputs.size(); ++i) {
+    DvtTensor tensor{};
+    tensor.dtype = set.inputs[i].dtype;
+    tensor.rank = uint8_t(set.inputs[i].dims.size());
+    std::ranges::copy(set.inputs[i].dims, tensor.dims);
+    if (dvt_executor_bind_input_tensor(executor, i, &tensor, set.inputs[i].bytes.data(), &error) !=
+        DVT_OK) {
+      return status_of(error);
+    }
+  }
+  if (dvt_executor_run(executor, &error) != DVT_OK) return status_of(error);
+  for (uint32_t i = 0; i < outputs.size(); ++i) {
+    DvtTensor tensor;
+    const void* data = nullptr;
+    if (dvt_executor_output_tensor(executor, i, &tensor, &data, &error) != DVT_OK) {
+      return status_of(error);
+    }
+    outputs[i].dtype = tensor.dtype;
+    outputs[i].dims.assign(tensor.dims, tensor.dims + tensor.rank);
+    outputs[i].bytes.resize(tensor.bytes);
+    if (tensor.bytes > 0) std::memcpy(outputs[i].bytes.data(), data, tensor.bytes);
+  }
+  return {};
+}
+
+bool check_first(ReferenceSet& set, double tolerance_of_max) {
+  bool good = true;
+  for (size_t i = 0; i < set.expected.size(); ++i) {
+    good =
+        report(set.name + " output " + std::to_string(i),
+               davit::testing::compare(set.expected[i], set.first[i],
+                                       {.relative_to_max = tolerance_of_max, .absolute = 1e-6})) &&
+        good;
+  }
+  return good;
+}
+
+bool check(const std::string& path, std::vector<ReferenceSet>& sets, double tolerance_of_max,
+           int runs) {
+  const auto image = davit::compiler::compile_onnx_file(path, {});
+  if (!image.ok()) return report("compile", image.status());
+  const davit::testing::AlignedBytes memory(image->bytes);
+  DvtError error{};
+  auto opened =
+      davit::Image::borrow(std::span(static_cast<const std::byte*>(memory.data()), memory.size()));
+  if (!opened) return report("open", Status(DVT_INTERNAL, DVT_STAGE_LOAD, opened.error().text()));
+  DvtExecutor* executor = nullptr;
+  if (dvt_executor_create(opened->get(), nullptr, &executor, &error) != DVT_OK) {
+    return report("create", status_of(error));
+  }
+  bool good = true;
+  DvtExecutorStatistics settled{};
+  std::vector<NpyArray> outputs(dvt_image_output_count(opened->get()));
+  for (int run = 0; run < runs && good; ++run) {
+    ReferenceSet& set = sets[size_t(run) % sets.size()];
+    const Status status = run_once(executor, set, outputs);
+    if (!status.ok()) good = report(set.name + " run " + std::to_string(run), status);
+    if (good && set.first.empty()) {
+      set.first = outputs;
+      good = check_first(set, tolerance_of_max);
+    }
+    for (size_t i = 0; good && i < outputs.size(); ++i) {
+      if (outputs[i].bytes == set.first[i].bytes && outputs[i].dims == set.first[i].dims) continue;
+      good = report(set.name + " run " + std::to_string(run),
+                    Status(DVT_INTERNAL, DVT_STAGE_RUN, "other bits than before"));
+    }
+    // Two rounds settle what is cached.
+    if (run + 1 == int(2 * sets.size())) dvt_executor_statistics(executor, &settled);
+  }
+  DvtExecutorStatistics statistics;
+  dvt_executor_statistics(executor, &statistics);
+  if (good && statistics.heap_peak_bytes > settled.heap_peak_bytes) {
+    good = report("heap", Status(DVT_INTERNAL, DVT_STAGE_RUN, "the heap grows from run to run"));
+  }
+  std::printf("%d runs, heap peak %llu bytes, %llu allocations of which %llu from the system\n",
+              runs, static_cast<unsigned long long>(statistics.heap_peak_bytes),
+              static_cast<unsigned long long>(statistics.heap_allocations),
+              static_cast<unsigned long long>(statistics.heap_system_allocations));
+  dvt_executor_destroy(executor);
+  return good;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* models = std::getenv("DAVIT_MODELS_DIR");
+  const char* data = std::getenv("DAVIT_TEST_DATA");
+  const char* runs = std::getenv("DAVIT_MODEL_RUNS");
+  if (argc != 2 || data == nullptr) {
+    std::fprintf(stderr,
+                 "usage: DAVIT_MODELS_DIR=... DAVIT_TEST_DATA=... dynamic_models_test NAME\n");
+    return 2;
+  }
+  const std::string name = argv[1];
+  const std::string refs = std::string(data) + "/refs";
+  const json index = json::parse(std::ifstream(refs + "/index.json"));
+  const auto model = std::ranges::find_if(
+      index["models"], [&](const json& candidate) { return candidate["name"] == name; });
+  if (model == index["models"].end()) return 2;
+  const std::string path = std::string(models != nullptr ? models : ".") + "/" + name + ".onnx";
+  if (!std::filesystem::exists(path)) {
+    std::printf("skipped: there is no %s; ./dev models fetches it\n", path.c_str());
+    return kSkipped;
+  }
+  std::vector<ReferenceSet> sets;
+  for (const json& set : (*model)["sets"]) {
+    const auto dir = set["dir"].get<std::string>();
+    sets.push_back({.name = dir,
+                    .inputs = read_arrays(refs + "/" + dir, set["inputs"]),
+                    .expected = read_arrays(refs + "/" + dir, set["outputs"]),
+                    .first = {}});
+  }
+  const int count = std::max(runs != nullptr ? std::atoi(runs) : kRuns, int(2 * sets.size()));
+  return check(path, sets, (*model)["tolerance_of_max"].get<double>(), count) ? 0 : 1;
+}
