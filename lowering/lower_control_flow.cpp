@@ -62,7 +62,7 @@ Status DynamicLowering::emit_if(Scope& scope, Item& item) {
     if (outer == ir::kNoValue) unused.push_back(*value);
   }
   for (const ir::GraphId branch : branches) {
-    auto body = lower_body(branch, node.outputs);
+    auto body = lower_body(branch, node.outputs, {});
     if (!body.ok()) return std::move(body.status());
     node.bodies.push_back(*body);
   }
@@ -118,10 +118,16 @@ Status DynamicLowering::emit_loop(Scope& scope, Item& item) {
     node.outputs.push_back(*value);
     if (outer == ir::kNoValue) unused.push_back(*value);
   }
+  // Views of iteration and condition refer to memory; planned memory is nothing to refer to.
+  Copies copies;
   for (size_t i = 0; i < parameters.size(); ++i) {
     auto value = i < 2 ? loop_parameter(parameters[i], position_) : operand(parameters[i]);
     if (!value.ok()) return std::move(value.status());
-    image_value_[index_of(parameters[i])] = *value;
+    if (i < 2 && is_heap(parameters[i])) {
+      copies.emplace_back(parameters[i], *value);
+    } else {
+      image_value_[index_of(parameters[i])] = *value;
+    }
     node.outputs.push_back(*value);
   }
   auto go_on = loop_parameter(results[0], position_);
@@ -131,7 +137,7 @@ Status DynamicLowering::emit_loop(Scope& scope, Item& item) {
     body_results.push_back(add_typed(ValueKind::kHeap, module_.dtype(results[k]), 0, true));
   }
   node.outputs.insert(node.outputs.end(), body_results.begin(), body_results.end());
-  auto lowered = lower_body(body, body_results);
+  auto lowered = lower_body(body, body_results, copies);
   if (!lowered.ok()) return std::move(lowered.status());
   node.bodies = {*lowered};
   add_captures(node.bodies, node);

@@ -36,10 +36,10 @@ class DynamicLowering {
   struct Item {
     enum class Kind : uint8_t { kKernel, kReference, kIf, kLoop, kCopy };
     Kind kind = Kind::kKernel;
-    Step step{};                      // Of kernels and references.
-    ir::NodeId node = ir::kNoNode;    // Of the others; none for a copy.
-    std::vector<ir::ValueId> reads;   // With what the bodies of the node capture.
-    uint32_t copy_to = image::kNone;  // Image value.
+    Step step{};                         // Of kernels and references.
+    ir::NodeId node = ir::kNoNode;       // Of the others; none for a copy.
+    std::vector<ir::ValueId> reads;      // With what the bodies of the node capture.
+    ir::ValueId defines = ir::kNoValue;  // Of a copy: the value that it gives memory to.
     // What lowering has found out.
     uint64_t position = 0;                           // In time, for the plan.
     bool infers_early = false;                       // Its InferShape is a shape node ...
@@ -90,7 +90,12 @@ class DynamicLowering {
   void emit_frees(Scope& scope, size_t index);
   void find_last_items(Scope& scope);
   Status lower_main();
-  Result<uint32_t> lower_body(ir::GraphId graph, const std::vector<uint32_t>& results);
+  // `copies`: parameters of the body that need memory of its own, and the planned values they are
+  // in.
+  using Copies = std::vector<std::pair<ir::ValueId, uint32_t>>;
+  Result<uint32_t> lower_body(ir::GraphId graph, const std::vector<uint32_t>& results,
+                              const Copies& copied_parameters);
+  static Item copy_item(uint32_t from, uint32_t to);
   Result<Item> copy_item(ir::ValueId from, uint32_t to);
   void add_captures(const std::vector<uint32_t>& bodies, image::Node& node) const;
   uint32_t add_typed(image::ValueKind kind, DvtDType dtype, uint64_t offset, bool dynamic);

@@ -1,5 +1,6 @@
 // The nodes of a graph with dynamic shapes. See lower_dynamic.hpp.
 #include <algorithm>
+#include <iterator>
 
 #include "davit/davit.h"
 #include "lowering/lower_dynamic.hpp"
@@ -275,6 +276,7 @@ Status DynamicLowering::emit(Scope& scope, size_t index) {
 void DynamicLowering::find_last_items(Scope& scope) {
   for (size_t i = 0; i < scope.items.size(); ++i) {
     const Item& item = scope.items[i];
+    if (item.defines != ir::kNoValue) scope.last_item[item.defines] = i;
     if (item.node == ir::kNoNode || item.kind == Item::Kind::kReference) continue;
     for (const ir::ValueId output : module_.outputs(item.node)) {
       if (output != ir::kNoValue && is_heap(output)) scope.last_item[output] = i;
@@ -288,16 +290,21 @@ void DynamicLowering::find_last_items(Scope& scope) {
   }
 }
 
-Result<DynamicLowering::Item> DynamicLowering::copy_item(ir::ValueId from, uint32_t to) {
+DynamicLowering::Item DynamicLowering::copy_item(uint32_t from, uint32_t to) {
   Item item;
   item.kind = Item::Kind::kCopy;
-  item.reads = {from};
   item.step.recipe.kernel = ops::find_kernel("Copy");
-  auto value = operand(from);
-  if (!value.ok()) return std::move(value.status());
-  item.inputs = {*value};
+  item.inputs = {from};
   item.outputs = {to};
   item.has_operands = true;
+  return item;
+}
+
+Result<DynamicLowering::Item> DynamicLowering::copy_item(ir::ValueId from, uint32_t to) {
+  auto value = operand(from);
+  if (!value.ok()) return std::move(value.status());
+  Item item = copy_item(*value, to);
+  item.reads = {from};
   return item;
 }
 
@@ -368,11 +375,20 @@ Status DynamicLowering::lower_main() {
 
 // `results`: image values that the graph's outputs are written to, in their order.
 Result<uint32_t> DynamicLowering::lower_body(ir::GraphId graph,
-                                             const std::vector<uint32_t>& results) {
+                                             const std::vector<uint32_t>& results,
+                                             const Copies& copied_parameters) {
   Scope scope;
   scope.source = graph;
   scope.graph.role = image::GraphRole::kBody;
-  scope.items = std::move(items_[graph]);
+  for (const auto& [parameter, from] : copied_parameters) {
+    auto to = operand(parameter);
+    if (!to.ok()) return std::move(to.status());
+    scope.items.push_back(copy_item(from, *to));
+    scope.items.back().defines = parameter;
+  }
+  auto& nodes = items_[graph];
+  scope.items.insert(scope.items.end(), std::make_move_iterator(nodes.begin()),
+                     std::make_move_iterator(nodes.end()));
   for (Item& item : scope.items) item.position = UINT64_MAX;
   const auto outputs = module_.graph_outputs(graph);
   std::vector<std::pair<ir::ValueId, uint32_t>> copies;

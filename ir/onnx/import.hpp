@@ -1,6 +1,6 @@
 // import.hpp: ONNX models become modules.
 //
-// Reads IR versions 3 to 10 and opsets 6 to 21 of ai.onnx; other domains at any version. Subgraphs
+// Reads IR versions 3 to 10 and opsets 1 to 21 of ai.onnx; other domains at any version. Subgraphs
 // are kept as nested graphs. Constant nodes, initializers, and inputs that have an initializer
 // become constants. Nodes may come in any order; the module is sorted and verified.
 //
@@ -23,7 +23,7 @@
 namespace davit::onnx_import {
 
 inline constexpr int64_t kIrVersionMin = 3, kIrVersionMax = 10;
-inline constexpr int64_t kOpsetMin = 6, kOpsetMax = 21;
+inline constexpr int64_t kOpsetMin = 1, kOpsetMax = 21;
 
 // External data is looked for in the folder of `path`. Module::source_digest covers the file and
 // the external data read.

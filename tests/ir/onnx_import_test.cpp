@@ -77,8 +77,8 @@ TEST_CASE("the digest is what xxhsum -H128 prints") {
 
 TEST_CASE("versions outside the range name both sides") {
   CHECK(has(import_error(model_proto(22)), "opset of ai.onnx"));
-  CHECK(has(import_error(model_proto(22)), "expected 6 to 21; got 22"));
-  CHECK(has(import_error(model_proto(5)), "expected 6 to 21; got 5"));
+  CHECK(has(import_error(model_proto(22)), "expected 1 to 21; got 22"));
+  CHECK(has(import_error(model_proto(0)), "expected 1 to 21; got 0"));
   onnx::ModelProto model = relu_model();
   model.set_ir_version(11);
   CHECK(
