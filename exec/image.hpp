@@ -175,6 +175,7 @@ struct ImageView {
   ValuesView values;
   const DvtTensor* descs = nullptr;
   uint32_t desc_count = 0;
+  bool has_dynamic_descs = false;  // Else no value's shape is set at run time.
   const DvtTaskCost* costs = nullptr;
   uint32_t cost_count = 0;
   StringTable strings;
@@ -206,6 +207,7 @@ struct ImageView {
   }
   // True when the value's shape is set at run time.
   [[nodiscard]] bool is_dynamic(uint32_t value) const {
+    if (!has_dynamic_descs) return false;
     const DvtTensor* tensor = tensor_of(value);
     return tensor != nullptr && (tensor->flags & DVT_TENSOR_DYNAMIC) != 0;
   }

@@ -78,10 +78,14 @@ struct DynamicCounts {
 
 DynamicCounts count_dynamic(const ImageView& image) {
   DynamicCounts counts;
-  for (uint32_t value = 0; value < image.values.count; ++value) {
+  for (uint32_t value = 0; value < image.values.count && image.has_dynamic_descs; ++value) {
     counts.values += image.is_dynamic(value) ? 1 : 0;
   }
   const std::vector<DvtHostNode> kinds = host_nodes(image);
+  if (std::all_of(kinds.begin(), kinds.end(),
+                  [](DvtHostNode kind) { return kind == DVT_HOST_OTHER; })) {
+    return counts;
+  }
   for (const GraphView& graph : image.graphs) {
     for (uint32_t node = 0; node < graph.node_count; ++node) {
       if (kinds[graph.kernel[node]] == DVT_HOST_INFER_SHAPE) {

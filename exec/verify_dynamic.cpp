@@ -15,6 +15,7 @@
 //   shapes alone, so that they need not run again while those stay the same.
 //
 // Bodies come after their parents; what a parent hands to a body is filled when the body runs.
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -565,7 +566,24 @@ Status DynamicValues::scan(uint32_t graph) {
 
 }  // namespace
 
+namespace {
+
+// Nothing is dynamic, no node runs bodies, and no kernel is steered by data.
+bool is_plain(const ImageView& view) {
+  if (view.has_dynamic_descs) return false;
+  const auto kinds = host_nodes(view);
+  if (std::any_of(kinds.begin(), kinds.end(),
+                  [](DvtHostNode kind) { return kind != DVT_HOST_OTHER; })) {
+    return false;
+  }
+  return std::none_of(view.kernels.begin(), view.kernels.end(),
+                      [](const DvtKernel* kernel) { return kernel->host_inputs != 0; });
+}
+
+}  // namespace
+
 Status check_dynamic_values(const ImageView& view, const FlowFacts& facts) {
+  if (is_plain(view)) return {};
   return DynamicValues(view, facts).run();
 }
 

@@ -82,6 +82,7 @@ bool has_dynamic_operands(const ImageView& view, const GraphView& graph, uint32_
   const uint32_t device_kernel = graph.device_kernel_of(node);
   const uint32_t host_inputs =
       view.kernels[device_kernel == kNone ? graph.kernel[node] : device_kernel]->host_inputs;
+  if (host_inputs == 0 && !view.has_dynamic_descs) return false;
   for (size_t i = 0; i < inputs.size() && i < 32; ++i) {
     if ((host_inputs >> i & 1) != 0 && inputs[i] != kNone &&
         view.values.kind[inputs[i]] != ValueKind::kConstant) {

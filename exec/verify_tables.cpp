@@ -92,6 +92,7 @@ Status read_descs(const schema::Image& root, ImageView& view) {
   view.desc_count = descs.size;
   for (uint32_t i = 0; i < view.desc_count; ++i) {
     if (Status s = check_desc(view.descs[i], i); !s.ok()) return s;
+    view.has_dynamic_descs |= (view.descs[i].flags & DVT_TENSOR_DYNAMIC) != 0;
   }
   return {};
 }
