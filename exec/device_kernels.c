@@ -1,6 +1,7 @@
 /* Host nodes of device graphs: exec/runtime.h lists them with their operands. Each run() trusts
  * what its check() and exec/device_flow.cpp established at load: counts, indices, tensors, and that
  * device operands are live. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "exec/reason.h"
@@ -118,7 +119,8 @@ static DvtCode check_copy(const DvtContext* ctx, uint32_t inputs, uint32_t outpu
   if (from == NULL || to == NULL) {
     return dvt_fail_because(DVT_INVALID_IMAGE, reason, size, "copies a value without a tensor");
   }
-  if (from->bytes != to->bytes) {
+  const bool known = ((from->flags | to->flags) & DVT_TENSOR_DYNAMIC) == 0;
+  if (known && from->bytes != to->bytes) {
     return dvt_fail_because(DVT_INVALID_IMAGE, reason, size,
                             "copies %llu bytes to a tensor of %llu",
                             (unsigned long long)from->bytes, (unsigned long long)to->bytes);
@@ -217,8 +219,11 @@ static DvtCode run_alloc(void* context) {
     return dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
                             "the value holds device memory that nothing has freed");
   }
+  /* Of a dynamic tensor the bytes are known by now; empty ones have an address, too. */
+  uint64_t bytes = (uint64_t)attributes->bytes;
+  if (cell->tensor != NULL && bytes < cell->tensor->bytes) bytes = cell->tensor->bytes;
   return report(runtime,
-                runtime->device->vtable->malloc(runtime->device, (uint64_t)attributes->bytes,
+                runtime->device->vtable->malloc(runtime->device, bytes > 0 ? bytes : 1,
                                                 runtime->names[ctx->node].origin, &cell->data));
 }
 
@@ -246,6 +251,12 @@ static DvtCode copy(const DvtContext* ctx, DvtCopyKind kind) {
   const DvtCell* from = ctx->cells[0];
   const DvtCell* to = ctx->cells[1];
   if (from->tensor->bytes == 0) return DVT_OK;
+  if (from->tensor->bytes != to->tensor->bytes) {
+    return dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+                            "copies %llu bytes to a tensor of %llu",
+                            (unsigned long long)from->tensor->bytes,
+                            (unsigned long long)to->tensor->bytes);
+  }
   return report(runtime, runtime->device->vtable->copy_async(
                              runtime->device, stream, kind, to->data, from->data,
                              from->tensor->bytes, runtime->names[ctx->node].origin));
@@ -267,6 +278,24 @@ static size_t launch_cells_offset(size_t operands) {
 
 size_t dvt_launch_argument_bytes(size_t operands) {
   return launch_cells_offset(operands) + operands * sizeof(DvtCell);
+}
+
+/* Work of a task whose shapes were not known when the image was made. */
+static void estimate_cost(const DvtContext* ctx, const DvtKernel* kernel, DvtTaskCost* cost) {
+  *cost = (DvtTaskCost){.kind = DVT_TASK_VECTOR, .vector_passes_x100 = 100};
+  for (uint32_t i = 0; i < (uint32_t)ctx->input_count + ctx->output_count; ++i) {
+    if (ctx->cells[i] == NULL || ctx->cells[i]->tensor == NULL) continue;
+    const DvtTensor* tensor = ctx->cells[i]->tensor;
+    const bool written = i >= ctx->input_count;
+    if (i == ctx->input_count) {
+      cost->dtype = tensor->dtype;
+      cost->vector_elements = tensor->bytes / dvt_dtype_size(tensor->dtype);
+    }
+    /* Scratch is no traffic of the task's. */
+    if (written && i == ctx->input_count) cost->write_bytes += tensor->bytes;
+    if (!written) cost->read_bytes += tensor->bytes;
+  }
+  if (kernel->cost != NULL) kernel->cost(ctx, cost);
 }
 
 static DvtCode run_launch(void* context) {
@@ -291,11 +320,15 @@ static DvtCode run_launch(void* context) {
     record->cells[i] = (DvtCell*)(uintptr_t)(cells_offset + i * sizeof(DvtCell));
   }
 
+  const DvtKernel* kernel = runtime->kernels[ctx->device_kernel];
+  const DvtTaskCost* known = runtime->costs[ctx->node];
+  DvtTaskCost estimate;
+  if (known == NULL && kernel->infer != NULL) estimate_cost(ctx, kernel, &estimate);
   const DvtLaunch launch = {
-      .run = runtime->kernels[ctx->device_kernel]->run,
+      .run = kernel->run,
       .arguments = record,
       .argument_bytes = dvt_launch_argument_bytes(operands),
-      .cost = runtime->costs[ctx->node],
+      .cost = known == NULL && kernel->infer != NULL ? &estimate : known,
       .name = runtime->names[ctx->node].origin,
       .op = runtime->names[ctx->node].op,
   };

@@ -7,6 +7,7 @@
  *   FreeHost    memory  heap values                   -                    -
  *   ReferTo     normal  an alias kernel's             heap value           the alias kernel's
  *   BindOutput  memory  -                             dynamic output       output
+ *   CopyShape   normal  any tensor                    dynamic value        -
  *   If          normal  condition, captures           results              -
  *   Loop        normal  trip count, condition,        see below            counts
  *                       states, captures
@@ -54,6 +55,7 @@ typedef enum DvtHostNode {
   DVT_HOST_BIND_OUTPUT,
   DVT_HOST_IF,
   DVT_HOST_LOOP,
+  DVT_HOST_COPY_SHAPE,
 } DvtHostNode;
 DvtHostNode dvt_host_node(const DvtKernel* kernel);
 DvtHostNode dvt_host_node_named(const char* name);

@@ -166,6 +166,12 @@ static DvtCode run_bind_output(void* context) {
   return DVT_OK;
 }
 
+static DvtCode run_copy_shape(void* context) {
+  const DvtContext* ctx = context;
+  const DvtTensor* from = dvt_input(ctx, 0)->tensor;
+  return dvt_set_shape(shape_of(dvt_output(ctx, 0)), from->rank, from->dims);
+}
+
 /* ---- Checks: the rest is the business of exec/verify_dynamic.cpp ------------------------------
  */
 
@@ -253,8 +259,18 @@ static const DvtKernel kernels[] = {
      .attributes = loop_attributes,
      .run = dvt_run_loop,
      .check = check_nothing},
+    {.name = "CopyShape",
+     .abi_version = DVT_KERNEL_ABI_VERSION,
+     .flags = DVT_KERNEL_LANE_NORMAL,
+     .input_min = 1,
+     .input_max = 1,
+     .output_min = 1,
+     .output_max = 1,
+     .run = run_copy_shape,
+     .check = check_nothing},
 };
-static_assert(sizeof kernels / sizeof kernels[0] == DVT_HOST_LOOP, "one kernel per DvtHostNode");
+static_assert(sizeof kernels / sizeof kernels[0] == DVT_HOST_COPY_SHAPE,
+              "one kernel per DvtHostNode");
 
 DvtKernelTable dvt_dynamic_kernels(void) {
   return (DvtKernelTable){kernels, sizeof kernels / sizeof kernels[0]};

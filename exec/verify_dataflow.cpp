@@ -320,6 +320,7 @@ Status Dataflow::write(uint32_t value, uint32_t node, uint32_t at) {
     case ValueKind::kHeap:
       return write_dynamic(value, node, at);
     case ValueKind::kDevice:
+      if (view_.is_dynamic(value)) return write_dynamic(value, node, at);
       if (graph_->lane[node] != DVT_KERNEL_LANE_LAUNCH) break;
       // A launch writes device memory whose address is in the cell already.
       return overwrite(value, node, at);

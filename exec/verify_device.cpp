@@ -9,6 +9,8 @@
 //   it was.
 #include <string_view>
 
+#include "exec/dynamic.h"
+#include "exec/layout.hpp"
 #include "exec/verify_internal.hpp"
 
 namespace davit::exec::verify {
@@ -31,7 +33,7 @@ const char* operand_text(Operand operand) {
     case Operand::kHost:
       return "a tensor on the host";
     case Operand::kHostWritable:
-      return "a planned value or an output";
+      return "a planned value, a heap value or an output";
   }
   return "";
 }
@@ -45,7 +47,7 @@ bool operand_fits(Operand operand, ValueKind kind) {
     case Operand::kHost:
       return kind != ValueKind::kDevice && kind != ValueKind::kWord;
     case Operand::kHostWritable:
-      return kind == ValueKind::kPlanned || kind == ValueKind::kOutput;
+      return kind == ValueKind::kPlanned || kind == ValueKind::kOutput || kind == ValueKind::kHeap;
   }
   return false;
 }
@@ -56,6 +58,7 @@ class DeviceMemory {
       : view_(view),
         facts_(facts),
         nodes_(device_nodes(view)),
+        host_nodes_(host_nodes(view)),
         allocation_(view.values.count, kNone),
         freed_(view.values.count),
         used_by_(view.values.count, 0) {}
@@ -90,10 +93,11 @@ class DeviceMemory {
 
   const ImageView& view_;
   const FlowFacts& facts_;
-  const std::vector<DvtDeviceNode> nodes_;  // Per kernel of the image.
-  std::vector<uint32_t> allocation_;        // Per device value: the value that was allocated.
-  std::vector<Freed> freed_;                // Per allocated value: who freed it.
-  std::vector<uint32_t> used_by_;           // Per allocated value: the last launch with it, from 1.
+  const std::vector<DvtDeviceNode> nodes_;     // Per kernel of the image.
+  const std::vector<DvtHostNode> host_nodes_;  // The same.
+  std::vector<uint32_t> allocation_;           // Per device value: the value that was allocated.
+  std::vector<Freed> freed_;                   // Per allocated value: who freed it.
+  std::vector<uint32_t> used_by_;  // Per allocated value: the last launch with it, from 1.
   uint32_t launches_ = 0;
   uint32_t index_ = 0;
   const GraphView* graph_ = nullptr;
@@ -108,8 +112,15 @@ Status DeviceMemory::check_operand(const char* column, uint32_t at, uint32_t val
 }
 
 Status DeviceMemory::check_host_node(uint32_t node) const {
+  // These read and write shapes, or hand an address on; the data stays where it is.
+  const DvtHostNode what = host_nodes_[graph_->kernel[node]];
+  const uint32_t flags = view_.kernel_refs[graph_->kernel[node]].flags;
+  if (what == DVT_HOST_INFER_SHAPE || what == DVT_HOST_COPY_SHAPE || what == DVT_HOST_REFER_TO) {
+    return {};
+  }
+  const bool shapes_only = (flags & DVT_KERNEL_SHAPE_ONLY) != 0;
   for (uint32_t at = graph_->inputs_off[node]; at < graph_->inputs_off[node + 1]; ++at) {
-    if (!is_device(graph_->inputs[at])) continue;
+    if (!is_device(graph_->inputs[at]) || shapes_only) continue;
     return broken("graphs[%u].inputs[%u]: kernel \"%s\" cannot use device value %s", index_, at,
                   view_.kernel_refs[graph_->kernel[node]].name,
                   describe_value(view_, graph_->inputs[at]).c_str());
@@ -160,7 +171,9 @@ Status DeviceMemory::check_operands(uint32_t node) const {
 // What the cells hold from here on. Dataflow has proved that each is written once, before its use.
 Status DeviceMemory::allocate(uint32_t node) {
   const DvtDeviceNode what = kind(node);
-  if (what != DVT_NODE_ALLOC && what != DVT_NODE_BUILD_REF) return {};
+  const bool refers = host_nodes_[graph_->kernel[node]] == DVT_HOST_REFER_TO;
+  if (refers && !is_device(graph_->outputs_of(node)[0])) return {};
+  if (what != DVT_NODE_ALLOC && what != DVT_NODE_BUILD_REF && !refers) return {};
   const auto inputs = graph_->inputs_of(node);
   for (const uint32_t value : graph_->outputs_of(node)) {
     if (what == DVT_NODE_ALLOC) {
@@ -168,14 +181,15 @@ Status DeviceMemory::allocate(uint32_t node) {
     } else if (!inputs.empty() && is_device(inputs[0])) {
       allocation_[value] = allocation_[inputs[0]];
     } else {
-      return broken("graphs[%u] node %u: BuildRefTensor without an operand", index_, node);
+      return broken("graphs[%u] node %u: a reference to no device value", index_, node);
     }
   }
   return {};
 }
 
 Status DeviceMemory::check_alive(uint32_t node, uint32_t value) const {
-  if (!is_device(value)) return {};
+  // A dynamic value has a shape before it has memory (check_dynamic_values).
+  if (!is_device(value) || allocation_[value] == kNone) return {};
   // Bodies come after their parents here, but run in the middle of them: what a parent frees later
   // does not concern them. (What it freed before, the node that runs them could not have listed.)
   const Freed& freed = freed_[allocation_[value]];
@@ -190,6 +204,13 @@ Status DeviceMemory::check_aliases(uint32_t node) {
   if (kind(node) != DVT_NODE_LAUNCH) return {};
   const auto inputs = graph_->inputs_of(node);
   const auto outputs = graph_->outputs_of(node);
+  for (const auto operands : {inputs, outputs}) {
+    for (const uint32_t value : operands) {
+      if (!is_device(value) || allocation_[value] != kNone) continue;
+      return broken("graphs[%u] node %u: device value %s has no memory", index_, node,
+                    describe_value(view_, value).c_str());
+    }
+  }
   const uint32_t kernel = graph_->device_kernel_of(node);
   const bool in_place = (view_.kernel_refs[kernel].flags & DVT_KERNEL_IN_PLACE) != 0 &&
                         !inputs.empty() && !outputs.empty() && is_device(inputs[0]) &&
@@ -214,6 +235,10 @@ Status DeviceMemory::release(uint32_t node) {
   if (kind(node) != DVT_NODE_FREE) return {};
   for (const uint32_t value : graph_->inputs_of(node)) {
     if (!is_device(value)) continue;
+    if (allocation_[value] == kNone) {
+      return broken("graphs[%u] node %u: frees device value %s, which has no memory", index_, node,
+                    describe_value(view_, value).c_str());
+    }
     if (allocation_[value] != value) {
       return broken("graphs[%u] node %u: frees device value %s, a reference to value %s", index_,
                     node, describe_value(view_, value).c_str(),

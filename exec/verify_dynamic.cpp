@@ -36,6 +36,8 @@ class DynamicValues {
       : view_(view),
         facts_(facts),
         kinds_(host_nodes(view)),
+        device_kinds_(device_nodes(view)),
+        pending_(view.values.count, kNone),
         state_(view.values.count, State::kNone),
         graph_of_(view.values.count, kNone),
         root_(view.values.count, kNone) {}
@@ -98,6 +100,12 @@ class DynamicValues {
   Status refer(uint32_t node);
   Status release(uint32_t node);
   Status compute(uint32_t node);
+  Status copy_shape(uint32_t node);
+  Status device_node(uint32_t node);
+  Status give_memory(uint32_t node, uint32_t value);
+  Status fill(uint32_t node, uint32_t value);
+  void note_copy(uint32_t node, uint32_t host_value);
+  void join_stream(uint32_t node);
   Status branch(uint32_t node);
   Status write_result(uint32_t node, uint32_t value, State to);
   Status loop(uint32_t node);
@@ -109,10 +117,12 @@ class DynamicValues {
 
   const ImageView& view_;
   const FlowFacts& facts_;
-  const std::vector<DvtHostNode> kinds_;  // Per kernel of the image.
-  std::vector<State> state_;              // Per value, in the graph that wrote it last.
-  std::vector<uint32_t> graph_of_;        // Per value: that graph.
-  std::vector<uint32_t> root_;            // Per value: whose memory it uses.
+  const std::vector<DvtHostNode> kinds_;           // Per kernel of the image.
+  const std::vector<DvtDeviceNode> device_kinds_;  // The same.
+  std::vector<uint32_t> pending_;      // Per heap value: the stream of a copy that may still run.
+  std::vector<State> state_;           // Per value, in the graph that wrote it last.
+  std::vector<uint32_t> graph_of_;     // Per value: that graph.
+  std::vector<uint32_t> root_;         // Per value: whose memory it uses.
   std::vector<uint32_t> result_mark_;  // Per value, only with bodies: the body it is a result of.
   // Per body: the node that runs it.
   std::vector<uint32_t> runner_graph_, runner_node_;
@@ -202,6 +212,10 @@ Status DynamicValues::infer_shape(uint32_t node) {
   if (Status s = match_operands(node, target); !s.ok()) return s;
   const auto inputs = graph_->inputs_of(node);
   for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] != kNone && place(inputs[i]) == ValueKind::kDevice && reads_on_host(kernel, i)) {
+      return at(node, "reads the data of device value %s",
+                describe_value(view_, inputs[i]).c_str());
+    }
     if (!dynamic(inputs[i])) continue;
     Status s = reads_on_host(kernel, i) ? read_data(node, inputs[i]) : read_shape(node, inputs[i]);
     if (!s.ok()) return s;
@@ -254,12 +268,15 @@ Status DynamicValues::refer(uint32_t node) {
   const auto inputs = graph_->inputs_of(node);
   const auto outputs = graph_->outputs_of(node);
   const uint32_t source = inputs.empty() ? kNone : inputs[0];
-  if (source == kNone || outputs.size() != 1 || place(outputs[0]) != ValueKind::kHeap) {
+  const bool on_device = source != kNone && place(source) == ValueKind::kDevice;
+  const ValueKind kind_of_reference = on_device ? ValueKind::kDevice : ValueKind::kHeap;
+  if (source == kNone || outputs.size() != 1 || place(outputs[0]) != kind_of_reference ||
+      !dynamic(outputs[0])) {
     return at(node, "needs an input, and a heap value as output");
   }
   // The memory must outlive the reference without the plan's knowing of it.
   const ValueKind from = place(source);
-  const bool lasting = from == ValueKind::kHeap || from == ValueKind::kInput ||
+  const bool lasting = on_device || from == ValueKind::kHeap || from == ValueKind::kInput ||
                        from == ValueKind::kConstant ||
                        (from == ValueKind::kOutput && dynamic(source));
   if (!lasting) {
@@ -285,9 +302,112 @@ Status DynamicValues::release(uint32_t node) {
       return at(node, "value %s is not a heap value with memory of its own",
                 value == kNone ? "_" : describe_value(view_, value).c_str());
     }
+    if (pending_[value] != kNone) {
+      return at(node, "value %s is freed while a copy of stream %u may still use it",
+                describe_value(view_, value).c_str(), pending_[value]);
+    }
     state_[value] = State::kFreed;
   }
   return {};
+}
+
+Status DynamicValues::copy_shape(uint32_t node) {
+  const auto inputs = graph_->inputs_of(node);
+  const auto outputs = graph_->outputs_of(node);
+  if (inputs.size() != 1 || outputs.size() != 1 || inputs[0] == kNone || !dynamic(outputs[0]) ||
+      view_.tensor_of(inputs[0]) == nullptr ||
+      view_.tensor_of(inputs[0])->dtype != view_.tensor_of(outputs[0])->dtype) {
+    return at(node, "copies the shape of a tensor to a dynamic value of its element type");
+  }
+  if (dynamic(inputs[0])) {
+    if (Status s = read_shape(node, inputs[0]); !s.ok()) return s;
+  }
+  if (state(outputs[0]) != State::kNone) {
+    return at(node, "value %s has a shape already", describe_value(view_, outputs[0]).c_str());
+  }
+  set(outputs[0], State::kShaped, outputs[0]);
+  return {};
+}
+
+// ---- Device nodes with dynamic operands --------------------------------------------------------
+
+Status DynamicValues::give_memory(uint32_t node, uint32_t value) {
+  const State s = state(value);
+  if (s != State::kShaped && s != State::kBounded) {
+    return at(node, "value %s has no shape yet, or memory already",
+              describe_value(view_, value).c_str());
+  }
+  set(value, s == State::kShaped ? State::kAllocated : State::kReserved, value);
+  return {};
+}
+
+Status DynamicValues::fill(uint32_t node, uint32_t value) {
+  if (!own(value) || state_[value] != State::kAllocated) {
+    return at(node, "value %s has no memory here", describe_value(view_, value).c_str());
+  }
+  state_[value] = State::kFilled;
+  return {};
+}
+
+// Copies run later: heap memory they use must not go before the stream is joined.
+void DynamicValues::note_copy(uint32_t node, uint32_t host_value) {
+  if (host_value == kNone || place(host_value) != ValueKind::kHeap) return;
+  pending_[root(host_value)] = graph_->stream_of(node);
+}
+
+void DynamicValues::join_stream(uint32_t node) {
+  DvtStreamAttributes attributes{};
+  if (graph_->attributes_of(node).size() != sizeof attributes) return;
+  std::memcpy(&attributes, graph_->attributes_of(node).data(), sizeof attributes);
+  for (uint32_t& stream : pending_) {
+    if (int64_t{stream} == attributes.stream) stream = kNone;
+  }
+}
+
+Status DynamicValues::device_node(uint32_t node) {
+  const auto inputs = graph_->inputs_of(node);
+  const auto outputs = graph_->outputs_of(node);
+  const DvtDeviceNode what = device_kinds_[graph_->kernel[node]];
+  const auto is_dynamic = [&](uint32_t value) { return dynamic(value); };
+  const bool any = std::any_of(inputs.begin(), inputs.end(), is_dynamic) ||
+                   std::any_of(outputs.begin(), outputs.end(), is_dynamic);
+  if (what == DVT_NODE_SYNC_STREAM) join_stream(node);
+  if (!any) return {};
+  switch (what) {
+    case DVT_NODE_ALLOC:
+      return outputs.size() == 1 ? give_memory(node, outputs[0]) : at(node, "needs one value");
+    case DVT_NODE_FREE:
+      if (inputs.size() != 1 || !own(inputs[0]) || root(inputs[0]) != inputs[0] ||
+          state_[inputs[0]] < State::kReserved || state_[inputs[0]] == State::kFreed) {
+        return at(node, "its value has no memory of its own");
+      }
+      state_[inputs[0]] = State::kFreed;
+      return {};
+    case DVT_NODE_COPY_H2D: {
+      if (graph_->role != GraphRole::kMain) return at(node, "only Main copies dynamic values");
+      if (inputs.size() != 2 || inputs[0] == kNone || inputs[1] == kNone) {
+        return at(node, "needs two values");
+      }
+      if (dynamic(inputs[0])) {
+        if (Status s = read_data(node, inputs[0]); !s.ok()) return s;
+      }
+      note_copy(node, inputs[0]);
+      return dynamic(inputs[1]) ? fill(node, inputs[1]) : Status();
+    }
+    case DVT_NODE_COPY_D2H: {
+      if (graph_->role != GraphRole::kMain) return at(node, "only Main copies dynamic values");
+      if (inputs.size() != 1 || outputs.size() != 1 || inputs[0] == kNone) {
+        return at(node, "needs two values");
+      }
+      if (dynamic(inputs[0])) {
+        if (Status s = read_data(node, inputs[0]); !s.ok()) return s;
+      }
+      note_copy(node, outputs[0]);
+      return dynamic(outputs[0]) ? fill(node, outputs[0]) : Status();
+    }
+    default:
+      return at(node, "does not take dynamic values");
+  }
 }
 
 Status DynamicValues::compute(uint32_t node) {
@@ -486,10 +606,14 @@ Status DynamicValues::visit(uint32_t node) {
       return branch(node);
     case DVT_HOST_LOOP:
       return loop(node);
+    case DVT_HOST_COPY_SHAPE:
+      return copy_shape(node);
     case DVT_HOST_OTHER:
       break;
   }
-  return compute(node);
+  const DvtDeviceNode device = device_kinds_[graph_->kernel[node]];
+  const bool computes = device == DVT_NODE_OTHER || device == DVT_NODE_LAUNCH;
+  return computes ? compute(node) : device_node(node);
 }
 
 // Dataflow has proved that each body has one runner.

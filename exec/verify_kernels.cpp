@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "exec/dynamic.h"
 #include "exec/verify_internal.hpp"
 
 namespace davit::exec::verify {
@@ -112,14 +113,19 @@ Status check_kernels(const ImageView& view) {
   for (uint32_t graph = 0; graph < view.graphs.size(); ++graph) {
     const GraphView& g = view.graphs[graph];
     for (uint32_t node = 0; node < g.node_count; ++node) {
-      if (has_dynamic_operands(view, g, node)) continue;
+      const uint32_t device_kernel = g.device_kernel_of(node);
+      const bool dynamic = has_dynamic_operands(view, g, node);
+      // Nodes of the engine's own ask for counts and indices, which do not depend on shapes.
+      const DvtKernel* kernel = view.kernels[g.kernel[node]];
+      const bool own =
+          dvt_host_node(kernel) != DVT_HOST_OTHER || dvt_device_node(kernel) != DVT_NODE_OTHER;
+      if (dynamic && !own) continue;
       const DvtContext* context = builder.build(g, node);
       if (Status s = check_one(view, graph, node, *view.kernels[g.kernel[node]], context);
           !s.ok()) {
         return s;
       }
-      const uint32_t device_kernel = g.device_kernel_of(node);
-      if (device_kernel == kNone) continue;
+      if (device_kernel == kNone || dynamic) continue;
       if (Status s = check_one(view, graph, node, *view.kernels[device_kernel], context); !s.ok()) {
         return s;
       }

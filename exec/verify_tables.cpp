@@ -175,8 +175,8 @@ Status check_value(const ImageView& view, uint32_t value, uint64_t& arena_end) {
   if (desc >= view.desc_count) {
     return broken("values.desc[%u]: %u is not in descs", value, desc);
   }
-  const bool may_be_dynamic =
-      kind == ValueKind::kInput || kind == ValueKind::kOutput || kind == ValueKind::kHeap;
+  const bool may_be_dynamic = kind == ValueKind::kInput || kind == ValueKind::kOutput ||
+                              kind == ValueKind::kHeap || kind == ValueKind::kDevice;
   if (view.is_dynamic(value) ? !may_be_dynamic : kind == ValueKind::kHeap) {
     return broken("values.desc[%u]: heap values have dynamic shapes, others but ports have not",
                   value);

@@ -54,86 +54,6 @@ std::string dims_text(std::span<const int64_t> dims) {
   return text;
 }
 
-bool is_static(const ir::Module& module, ValueId value) {
-  const ir::Shape* shape = module.shape(value);
-  return shape != nullptr && ir::static_extents(*shape).has_value();
-}
-
-// "1x3x?x?": what the user would type, with a mark for what is missing.
-std::string shape_pattern(const ir::Shape& shape) {
-  std::string text;
-  for (const ir::Dim dim : shape) {
-    text += text.empty() ? "" : "x";
-    text += dim.is_known() ? std::to_string(dim.extent()) : "?";
-  }
-  return text;
-}
-
-// What is still free of an input's shape, in words.
-std::string free_dimensions(const ir::Module& module, const ir::Shape* shape) {
-  if (shape == nullptr) return "its whole shape";
-  std::string text;
-  for (size_t i = 0; i < shape->size(); ++i) {
-    const ir::Dim dim = (*shape)[i];
-    if (dim.is_known()) continue;
-    text += text.empty() ? "dimension " : " and ";
-    text += std::to_string(i);
-    if (dim.is_symbol()) {
-      text += " (" + std::string(module.symbol_name(dim.symbol_id())) + ")";
-    }
-  }
-  return text;
-}
-
-// Names every input that is not static; OK when there is none.
-Status check_inputs_static(const ir::Module& module) {
-  std::string message, hint, first;
-  for (const ValueId input : module.graph_inputs(ir::kMainGraph)) {
-    if (is_static(module, input)) continue;
-    const std::string name(module.value_name(input));
-    const ir::Shape* shape = module.shape(input);
-    if (first.empty()) first = name;
-    message += message.empty() ? "" : "; ";
-    message += "input '" + name + "' leaves " + free_dimensions(module, shape) + " open";
-    hint += hint.empty() ? "--shapes " : ",";
-    hint += name + ":" + (shape != nullptr ? shape_pattern(*shape) : "...");
-  }
-  if (message.empty()) return {};
-  return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
-                            .stage = DVT_STAGE_INFER,
-                            .message = std::move(message),
-                            .tensor = std::move(first),
-                            .hint = std::move(hint)});
-}
-
-// A node whose result has no static shape although all inputs have: its shape depends on data.
-Status data_dependent(const ir::Module& module, ir::NodeId node, ValueId output) {
-  ErrorDetail detail = module.error_at(node, DVT_UNSUPPORTED, DVT_STAGE_INFER,
-                                       "the shape of a result depends on the data of an input");
-  detail.tensor = module.value_name(output);
-  std::string candidates;
-  for (const ValueId input : module.graph_inputs(ir::kMainGraph)) {
-    candidates += candidates.empty() ? "" : ", ";
-    candidates += module.value_name(input);
-  }
-  detail.hint =
-      "if a model input holds axes, sizes or the like, compile its value in with --freeze "
-      "name=@file.npy; inputs: " +
-      candidates;
-  return Status(std::move(detail));
-}
-
-Status check_static(const ir::Module& module) {
-  if (Status status = check_inputs_static(module); !status.ok()) return status;
-  for (const ir::NodeId node : module.graph_nodes(ir::kMainGraph)) {
-    for (const ValueId output : module.outputs(node)) {
-      if (output != ir::kNoValue && !is_static(module, output))
-        return data_dependent(module, node, output);
-    }
-  }
-  return {};
-}
-
 std::string digest_text(const ir::TensorData& data) {
   const size_t size = data.bytes ? data.bytes->size() : 0;
   const XXH64_hash_t hash = XXH3_64bits(size > 0 ? data.bytes->data() : nullptr, size);
@@ -203,8 +123,7 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   if (!simplified.ok()) return std::move(simplified.status());
   report.folded_nodes = simplified->folded_nodes;
   report.dead_nodes = simplified->dead_nodes;
-  if (Status checked = passes::check_inference(module); !checked.ok()) return checked;
-  return options.target == DVT_TARGET_CPU ? Status() : check_static(module);
+  return passes::check_inference(module);
 }
 
 Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& options,
@@ -214,9 +133,11 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
 
   stages.start("lower");
   report.is_dynamic = lowering::needs_dynamic_lowering(module);
-  auto lowered = options.target == DVT_TARGET_ASCEND ? lowering::lower_ascend(module, options.soc)
-                 : report.is_dynamic                 ? lowering::lower_cpu_dynamic(module)
-                                                     : lowering::lower_cpu(module);
+  const bool ascend = options.target == DVT_TARGET_ASCEND;
+  auto lowered = !report.is_dynamic ? (ascend ? lowering::lower_ascend(module, options.soc)
+                                              : lowering::lower_cpu(module))
+                                    : (ascend ? lowering::lower_ascend_dynamic(module, options.soc)
+                                              : lowering::lower_cpu_dynamic(module));
   if (!lowered.ok()) return std::move(lowered.status());
   image::ImageModel& model = lowered->model;
   model.provenance = provenance_of(module, options);

@@ -34,6 +34,9 @@ Result<Lowered> lower_cpu(const ir::Module& module);
 // comes first, and is not repeated while these stay the same.
 Result<Lowered> lower_cpu_dynamic(const ir::Module& module);
 
+// The same for ascend: kernels of the main graph run on the device, the rest on the host.
+Result<Lowered> lower_ascend_dynamic(const ir::Module& module, const std::string& soc);
+
 // True when lower_cpu() cannot take the module: some shape is not static, depends on data, or a
 // node has subgraphs.
 bool needs_dynamic_lowering(const ir::Module& module);

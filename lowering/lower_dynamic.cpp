@@ -16,9 +16,10 @@ bool is_flow(const ir::Module& module, ir::NodeId node, std::string_view op) {
 
 }  // namespace
 
-DynamicLowering::DynamicLowering(const ir::Module& module)
+DynamicLowering::DynamicLowering(const ir::Module& module, const std::string& soc)
     : module_(module),
-      builder_(module, DVT_TARGET_CPU, "cpu"),
+      builder_(module, soc.empty() ? DVT_TARGET_CPU : DVT_TARGET_ASCEND,
+               soc.empty() ? "cpu" : "ascend:" + soc),
       heap_(module.value_count(), false),
       reference_(module.value_count(), false),
       early_shape_(module.value_count(), false),
@@ -28,7 +29,10 @@ DynamicLowering::DynamicLowering(const ir::Module& module)
       image_value_(module.value_count(), image::kNone),
       place_(module.value_count()),
       born_(module.value_count(), 0),
-      last_read_(module.value_count(), 0) {
+      last_read_(module.value_count(), 0),
+      for_device_(!soc.empty()),
+      device_(module.value_count(), false),
+      device_value_(module.value_count(), image::kNone) {
   for (uint32_t i = 0; i < module.value_count(); ++i) root_.emplace_back(ir::ValueId(i));
 }
 
@@ -145,7 +149,7 @@ void DynamicLowering::claim_outputs() {
     const ir::ValueId value = outputs[port];
     const ir::ValueId root = root_of(value);
     const ir::NodeId producer = module_.producer(root);
-    const bool by_kernel = producer != ir::kNoNode &&
+    const bool by_kernel = producer != ir::kNoNode && !device_[index_of(root)] &&
                            module_.node_graph(producer) == ir::kMainGraph &&
                            module_.nested_graphs(producer).empty() && !reference_[index_of(value)];
     // A port with a dynamic shape has one value; one with a static shape must not be on the heap.
@@ -182,6 +186,9 @@ void DynamicLowering::order_main(Scope& scope) {
     if (recipe.kernel == nullptr) continue;  // A view of memory that is planned or static.
     const uint32_t flags = recipe.kernel->flags;
     const bool shape_only = (flags & DVT_KERNEL_SHAPE_ONLY) != 0;
+    const bool device_view = item.kind == Item::Kind::kReference &&
+                             on_device(module_.inputs(item.node)[recipe.alias_input]);
+    if (item.on_device || device_view) continue;
     bool infers = (flags & DVT_KERNEL_SHAPES_OUTPUTS) == 0;
     bool runs = (flags & DVT_KERNEL_PURE) != 0 && item.kind == Item::Kind::kKernel &&
                 recipe.workspace_bytes.empty();
@@ -259,7 +266,11 @@ bool needs_dynamic_lowering(const ir::Module& module) {
 }
 
 Result<Lowered> lower_cpu_dynamic(const ir::Module& module) {
-  return DynamicLowering(module).run();
+  return DynamicLowering(module, "").run();
+}
+
+Result<Lowered> lower_ascend_dynamic(const ir::Module& module, const std::string& soc) {
+  return DynamicLowering(module, soc).run();
 }
 
 }  // namespace davit::lowering

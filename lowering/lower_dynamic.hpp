@@ -1,4 +1,5 @@
-// lower_dynamic.hpp: the lowering behind lower_cpu_dynamic() (lowering/lower.hpp).
+// lower_dynamic.hpp: the lowering behind lower_cpu_dynamic() and lower_ascend_dynamic()
+// (lowering/lower.hpp).
 //
 // Where the bytes of a value are:
 //
@@ -8,6 +9,10 @@
 //   a view whose shape is not static        a heap value without memory: InferShape, ReferTo
 //
 // Values of bodies are heap values: the plan cannot reuse memory inside a body.
+//
+// For ascend, kernels of the main graph that a device can run are launched there, on device values;
+// shape arithmetic, what depends on data, and bodies run on the host. Values are copied when the
+// other side needs them, once.
 //
 // Threads, trust  As lower.hpp.
 // Memory          Borrows the module.
@@ -28,7 +33,8 @@ namespace davit::lowering {
 
 class DynamicLowering {
  public:
-  explicit DynamicLowering(const ir::Module& module);
+  // `soc` empty: for the cpu.
+  DynamicLowering(const ir::Module& module, const std::string& soc);
   Result<Lowered> run();
 
  private:
@@ -41,8 +47,9 @@ class DynamicLowering {
     std::vector<ir::ValueId> reads;      // With what the bodies of the node capture.
     ir::ValueId defines = ir::kNoValue;  // Of a copy: the value that it gives memory to.
     // What lowering has found out.
-    uint64_t position = 0;                           // In time, for the plan.
-    bool infers_early = false;                       // Its InferShape is a shape node ...
+    uint64_t position = 0;      // In time, for the plan.
+    bool infers_early = false;  // Its InferShape is a shape node ...
+    bool on_device = false;
     bool runs_early = false;                         // ... and it is one itself.
     bool has_operands = false;                       // inputs and outputs are filled in.
     std::vector<uint32_t> inputs, outputs, scratch;  // Image values; scratch is among outputs.
@@ -102,6 +109,27 @@ class DynamicLowering {
   Result<uint32_t> loop_parameter(ir::ValueId value, uint64_t position);
   Result<uint32_t> result_value(ir::ValueId outer, ir::ValueId inner);
 
+  // lower_dynamic_device.cpp: what the device runs.
+  void place_items(Scope& scope);
+  [[nodiscard]] bool on_device(ir::ValueId value) const {
+    return device_[index_of(root_of(value))];
+  }
+  image::Node device_node(DvtDeviceNode kind, const Item& item);
+  Result<uint32_t> new_device_value(ir::ValueId value, bool dynamic);
+  Result<uint32_t> device_operand(Scope& scope, const Item& item, ir::ValueId value);
+  Result<uint32_t> upload(Scope& scope, const Item& item, ir::ValueId value);
+  Result<uint32_t> weight(ir::ValueId value);
+  Status download(Scope& scope, const Item& item, ir::ValueId value);
+  Status download_for(Scope& scope, const Item& item);
+  void append_copy_shape(Scope& scope, const Item& item, uint32_t from, uint32_t to);
+  void append_alloc(Scope& scope, const Item& item, uint32_t value);
+  void append_sync(image::Graph& graph, const Item& item);
+  Status emit_on_device(Scope& scope, Item& item);
+  Status emit_device_reference(Scope& scope, Item& item);
+  Status emit_device_output(Scope& scope, Item& item, uint32_t port);
+  void emit_device_frees(Scope& scope, size_t index);
+  void finish_device(Scope& scope);
+
   const ir::Module& module_;
   ModelBuilder builder_;
   std::map<ir::GraphId, std::vector<Item>> items_;  // By graph, in topological order.
@@ -121,6 +149,15 @@ class DynamicLowering {
   uint64_t end_ = 0;       // Behind the last position.
   uint64_t position_ = 0;  // Of the main graph's item that is emitted.
   uint32_t aliased_nodes_ = 0;
+
+  // Of ascend.
+  const bool for_device_;
+  std::vector<bool> device_;            // By root: a kernel on the device computes it.
+  std::vector<uint32_t> device_value_;  // By value: its image value on the device, or kNone.
+  std::vector<uint32_t> uploads_;       // Device values that hold copies; freed at the end.
+  std::vector<uint32_t> downloads_;     // Heap values, likewise.
+  image::Graph init_, deinit_;
+  std::vector<uint32_t> weights_;  // Device values that Init fills.
 };
 
 }  // namespace davit::lowering

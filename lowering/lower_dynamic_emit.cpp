@@ -236,7 +236,7 @@ void DynamicLowering::emit_frees(Scope& scope, size_t index) {
   image::Node node = host_node(DVT_HOST_FREE, scope.items[index]);
   std::set<uint32_t> after;
   for (const auto& [value, last] : scope.last_item) {
-    if (last != index) continue;
+    if (last != index || device_[index_of(value)]) continue;
     const uint32_t image_value = image_value_[index_of(value)];
     if (image_value == image::kNone ||
         builder_.model().values[image_value].kind != ValueKind::kHeap) {
@@ -253,8 +253,20 @@ void DynamicLowering::emit_frees(Scope& scope, size_t index) {
 
 Status DynamicLowering::emit(Scope& scope, size_t index) {
   Item& item = scope.items[index];
-  if (scope.source == ir::kMainGraph) position_ = item.position;
   Status status;
+  if (scope.source == ir::kMainGraph) {
+    position_ = item.position;
+    const bool view = item.kind == Item::Kind::kReference &&
+                      on_device(module_.inputs(item.node)[item.step.recipe.alias_input]);
+    if (view || item.on_device) {
+      status = view ? emit_device_reference(scope, item) : emit_on_device(scope, item);
+      if (status.ok()) emit_device_frees(scope, index);
+      if (status.ok()) emit_frees(scope, index);
+      return status;
+    }
+    if (for_device_) status = download_for(scope, item);
+    if (!status.ok()) return status;
+  }
   switch (item.kind) {
     case Item::Kind::kKernel:
     case Item::Kind::kReference:
@@ -269,6 +281,7 @@ Status DynamicLowering::emit(Scope& scope, size_t index) {
       break;
   }
   if (status.ok()) emit_frees(scope, index);
+  if (status.ok() && for_device_ && scope.source == ir::kMainGraph) emit_device_frees(scope, index);
   return status;
 }
 
@@ -279,7 +292,9 @@ void DynamicLowering::find_last_items(Scope& scope) {
     if (item.defines != ir::kNoValue) scope.last_item[item.defines] = i;
     if (item.node == ir::kNoNode || item.kind == Item::Kind::kReference) continue;
     for (const ir::ValueId output : module_.outputs(item.node)) {
-      if (output != ir::kNoValue && is_heap(output)) scope.last_item[output] = i;
+      if (output != ir::kNoValue && (is_heap(output) || device_[index_of(output)])) {
+        scope.last_item[output] = i;
+      }
     }
   }
   for (size_t i = 0; i < scope.items.size(); ++i) {
@@ -314,6 +329,7 @@ Status DynamicLowering::lower_main() {
   Scope scope;
   scope.graph.role = image::GraphRole::kMain;
   scope.items = std::move(items_[ir::kMainGraph]);
+  if (for_device_) place_items(scope);
   claim_outputs();
   const auto outputs = module_.graph_outputs(ir::kMainGraph);
   for (const uint32_t port : copied_ports_) {
@@ -349,6 +365,14 @@ Status DynamicLowering::lower_main() {
     if (i >= computing) {
       const ir::ValueId value = outputs[copied_ports_[i - computing]];
       const uint64_t position = item.position;
+      if (on_device(value)) {
+        if (Status status = emit_device_output(scope, item, copied_ports_[i - computing]);
+            !status.ok()) {
+          return status;
+        }
+        emit_device_frees(scope, i);
+        continue;
+      }
       auto to =
           is_static(value) && !is_heap(value)
               ? builder_.add_value(ValueKind::kOutput, value, copied_ports_[i - computing])
@@ -363,6 +387,7 @@ Status DynamicLowering::lower_main() {
     if (item.runs_early) continue;
     if (Status status = emit(scope, i); !status.ok()) return status;
   }
+  if (for_device_) finish_device(scope);
   std::vector<uint32_t> ports(outputs.size());
   for (uint32_t port = 0, copy = 0; port < outputs.size(); ++port) {
     const bool copied = copy < copied_ports_.size() && copied_ports_[copy] == port;
@@ -444,6 +469,12 @@ Result<Lowered> DynamicLowering::run() {
   classify_values();
   if (Status status = lower_main(); !status.ok()) return status;
   Lowered lowered;
+  if (for_device_) {
+    builder_.model().stream_count = 1;
+    builder_.model().stream_priority = {0};
+    builder_.model().graphs.push_back(std::move(init_));
+    builder_.model().graphs.push_back(std::move(deinit_));
+  }
   lowered.model = std::move(builder_.model());
   lowered.intervals = std::move(intervals_);
   lowered.aliased_nodes = aliased_nodes_;

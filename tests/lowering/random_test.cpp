@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <random>
+#include <string>
 
 #include "davit/device.h"
 #include "lowering/compile.hpp"
@@ -112,11 +113,13 @@ TEST_CASE("planned, device and dynamic images agree with node-by-node evaluation
     CompileOptions ascend;
     ascend.target = DVT_TARGET_ASCEND;
     const auto expected = run(sample.module, folded, {}, nullptr);
-    for (const char* kind : {"planned", "device", "dynamic"}) {
+    for (const std::string kind : {"planned", "device", "dynamic", "dynamic device"}) {
       CAPTURE(kind);
-      const auto got = kind[0] == 'p'   ? run(sample.module, {}, inputs, nullptr)
-                       : kind[1] == 'e' ? run(sample.module, ascend, inputs, device.get())
-                                        : run(opened(sample.module, seed), {}, inputs, nullptr);
+      const auto open_module = opened(sample.module, seed);
+      const auto got = kind == "planned"   ? run(sample.module, {}, inputs, nullptr)
+                       : kind == "device"  ? run(sample.module, ascend, inputs, device.get())
+                       : kind == "dynamic" ? run(open_module, {}, inputs, nullptr)
+                                           : run(open_module, ascend, inputs, device.get());
       REQUIRE(got.size() == expected.size());
       for (size_t i = 0; i < got.size(); ++i) {
         CHECK(got[i].dims == expected[i].dims);

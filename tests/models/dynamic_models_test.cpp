@@ -14,6 +14,7 @@
 
 #include "base/npy.hpp"
 #include "davit/davit.hpp"
+#include "davit/npu.h"
 #include "lowering/compile.hpp"
 #include "tests/support/run_image.hpp"
 
@@ -137,6 +138,53 @@ bool check(const std::string& path, std::vector<ReferenceSet>& sets, double tole
   return good;
 }
 
+struct DestroyNpu {
+  void operator()(DvtNpu* npu) const { dvt_npu_destroy(npu); }
+};
+
+// One image for the device; each set gives the bits of the cpu, whenever tasks run.
+bool check_on_device(const std::string& path, const std::vector<ReferenceSet>& sets) {
+  davit::compiler::CompileOptions options;
+  options.target = DVT_TARGET_ASCEND;
+  const auto image = davit::compiler::compile_onnx_file(path, options);
+  if (!image.ok()) return report("compile for ascend", image.status());
+  bool good = true;
+  for (const DvtNpuMode mode : {DVT_NPU_PROMPT, DVT_NPU_LAZY}) {
+    for (const ReferenceSet& set : sets) {
+      const std::string what = set.name + (mode == DVT_NPU_PROMPT ? " ascend" : " ascend, lazy");
+      DvtNpuOptions npu_options;
+      dvt_npu_options_init(&npu_options);
+      npu_options.mode = mode;
+      DvtNpu* npu = nullptr;
+      DvtError error{};
+      if (dvt_npu_create(&npu_options, &npu, &error) != DVT_OK) {
+        return report(what, status_of(error));
+      }
+      const std::unique_ptr<DvtNpu, DestroyNpu> owner(npu);
+      const auto outputs =
+          davit::testing::run_image(image->bytes, set.inputs, dvt_npu_device(npu), 2);
+      if (!outputs.ok()) {
+        good = report(what, outputs.status());
+        continue;
+      }
+      bool same = outputs->size() == set.first.size();
+      for (size_t i = 0; same && i < outputs->size(); ++i) {
+        same = (*outputs)[i].dims == set.first[i].dims && (*outputs)[i].bytes == set.first[i].bytes;
+      }
+      good = report(what + " = cpu",
+                    same ? Status()
+                         : Status(DVT_INTERNAL, DVT_STAGE_RUN, "other bits than on the cpu")) &&
+             good;
+      DvtNpuMemory memory;
+      dvt_npu_memory(npu, &memory);
+      if (memory.live_bytes != 0) {
+        good = report(what, Status(DVT_INTERNAL, DVT_STAGE_UNLOAD, "device memory is left"));
+      }
+    }
+  }
+  return good;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -168,5 +216,6 @@ int main(int argc, char** argv) {
                     .first = {}});
   }
   const int count = std::max(runs != nullptr ? std::atoi(runs) : kRuns, int(2 * sets.size()));
-  return check(path, sets, (*model)["tolerance_of_max"].get<double>(), count) ? 0 : 1;
+  const bool good = check(path, sets, (*model)["tolerance_of_max"].get<double>(), count);
+  return good && check_on_device(path, sets) ? 0 : 1;
 }
