@@ -15,8 +15,9 @@
 namespace davit::cli {
 namespace {
 
-constexpr const char* kNames[] = {"--target", "--shapes",       "--dim",
-                                  "--freeze", "--disable-pass", "--save-passes"};
+constexpr const char* kNames[] = {"--target",      "--shapes",    "--dim",
+                                  "--freeze",      "--optimize",  "--disable-pass",
+                                  "--enable-pass", "--only-pass", "--save-passes"};
 
 // "in0:1x3x224x224,in1=1x4". A name may hold ':' itself ("input:0:1x4"): the last one splits.
 Status parse_shapes(const std::string& text, compiler::CompileOptions& options) {
@@ -129,8 +130,15 @@ void CompileArguments::add_options(OptionSet& options) {
   options.add("--freeze", freezes_,
               "Make an input a constant, NAME=@FILE or NAME=TYPE=VALUES; repeatable",
               "inputs stay inputs", FileUse::kRead);
+  options.add("-O,--optimize", level_, {.min = 0, .max = 3},
+              "0: only what lowering needs; 1: folding; 2: eliminations; 3: fused operators",
+              "shorter programs that every kernel table can run");
   options.add("--disable-pass", disabled_passes_, "Leave an optimisation pass out; repeatable",
-              "all passes run");
+              "all passes of the level run");
+  options.add("--enable-pass", enabled_passes_, "Run a pass of a higher level too; repeatable",
+              "none");
+  options.add("--only-pass", only_passes_,
+              "Run these passes in place of those of the level; repeatable", "all of the level");
   options.add("--save-passes", save_passes_,
               "Write the graph as text after each pass to this folder", "no files",
               FileUse::kWritten);
@@ -163,7 +171,10 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   }
   if (status.ok() && !save_passes_.empty()) status = save_passes(save_passes_, options);
   if (!status.ok()) return status;
+  options.level = static_cast<passes::Level>(level_);
   options.disabled_passes = disabled_passes_;
+  options.enabled_passes = enabled_passes_;
+  options.only_passes = only_passes_;
   return options;
 }
 

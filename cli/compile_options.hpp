@@ -27,8 +27,10 @@ class CompileArguments {
 
  private:
   std::string target_ = "cpu";
-  std::vector<std::string> shapes_, dims_, freezes_, disabled_passes_;
+  std::vector<std::string> shapes_, dims_, freezes_, disabled_passes_, enabled_passes_,
+      only_passes_;
   std::string save_passes_;
+  uint64_t level_ = 2;
 };
 
 // "ascend:910B2" for the options, as an image names it.

@@ -154,6 +154,17 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
     stages.push_back({{"name", stage.name}, {"seconds", stage.seconds}});
     session.detail("  {:<15} {}\n", stage.name, format_time(stage.seconds * 1e9));
   }
+  Json pass_changes = Json::object();
+  for (const auto& [name, changes] : report.pass_changes) {
+    pass_changes[std::string(name)] = changes;
+    session.detail("  pass {:<24} {} changes\n", name, changes);
+  }
+  Json refusals = Json::array();
+  for (const passes::Refusal& refusal : report.refusals) {
+    refusals.push_back(
+        {{"pass", refusal.pass}, {"node", refusal.node}, {"reason", refusal.reason}});
+    session.detail("  {} leaves {} alone: {}\n", refusal.pass, refusal.node, refusal.reason);
+  }
   session.print("Compiled in {}: {}, {} folded, {} dead, {} aliased, {} in the image\n",
                 format_time(total_seconds * 1e9), format_count(report.source_nodes, "source node"),
                 report.folded_nodes, report.dead_nodes, report.aliased_nodes, report.image_nodes);
@@ -161,6 +172,8 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                 format_bytes(report.constant_bytes), format_bytes(report.file_bytes));
   session.result()["compile"] = {{"seconds", total_seconds},
                                  {"stages", std::move(stages)},
+                                 {"passes", std::move(pass_changes)},
+                                 {"refusals", std::move(refusals)},
                                  {"source_nodes", report.source_nodes},
                                  {"folded_nodes", report.folded_nodes},
                                  {"dead_nodes", report.dead_nodes},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <unordered_set>
 
 namespace davit::ir {
 namespace {
@@ -106,6 +107,41 @@ void Module::set_graph_outputs(GraphId graph, std::vector<ValueId> values) {
   for (const ValueId value : outputs) ++value_output_count_[index_of(value)];
 }
 
+std::vector<ValueId> Module::inline_graph(GraphId graph) {
+  GraphRecord& from = graphs_[index_of(graph)];
+  const GraphId parent = from.parent;
+  assert(from.inputs.empty() && parent != kNoGraph);
+  const std::string prefix = local_name(from.owner) + "." + std::string(graph_name(graph)) + "/";
+  std::unordered_set<uint32_t> taken;
+  for (uint32_t v = 0; v < value_count(); ++v) {
+    if (value_alive_[v] != 0 && value_graph_[v] == parent) taken.insert(value_name_[v]);
+  }
+  for (uint32_t v = 0; v < value_count(); ++v) {
+    if (value_alive_[v] == 0 || value_graph_[v] != graph) continue;
+    value_graph_[v] = parent;
+    while (!taken.insert(value_name_[v]).second) {
+      value_name_[v] = intern(prefix + strings_[value_name_[v]]);
+    }
+  }
+  std::vector<NodeId>& siblings = graphs_[index_of(parent)].nodes;
+  siblings.insert(std::find(siblings.begin(), siblings.end(), from.owner), from.nodes.begin(),
+                  from.nodes.end());
+  for (const NodeId node : from.nodes) {
+    node_name_[index_of(node)] = intern(prefix + local_name(node));
+    node_graph_[index_of(node)] = parent;
+    for (const GraphId nested : nested_graphs(node)) graphs_[index_of(nested)].parent = parent;
+  }
+  std::vector<ValueId> outputs = from.outputs;
+  set_graph_outputs(graph, {});
+  std::erase_if(node_attributes_[index_of(from.owner)], [&](const Attribute& attribute) {
+    const auto* named = std::get_if<GraphId>(&attribute.value);
+    return named != nullptr && *named == graph;
+  });
+  from.nodes.clear();
+  from.alive = false;
+  return outputs;
+}
+
 // ---- Values ----------------------------------------------------------------------------------
 
 ValueId Module::add_value(GraphId graph, std::string_view name) {
@@ -185,6 +221,12 @@ void Module::set_constant(ValueId value, TensorData data) {
 void Module::erase_constant(ValueId value) {
   assert(constant(value) != nullptr && value_uses_[index_of(value)].empty() &&
          !is_graph_output(value));
+  drop_value(value);
+}
+
+void Module::erase_undefined(ValueId value) {
+  assert(constant(value) == nullptr && producer(value) == kNoNode && !is_graph_input(value) &&
+         value_uses_[index_of(value)].empty() && !is_graph_output(value));
   drop_value(value);
 }
 
@@ -342,12 +384,16 @@ GraphId Module::node_graph(NodeId node) const {
   return node_graph_[index_of(node)];
 }
 
+std::string Module::local_name(NodeId node) const {
+  const std::string_view name = node_name(node);
+  if (!name.empty()) return std::string(name);
+  return std::string(op(node)) + "_" + std::to_string(index_of(node));
+}
+
 std::string Module::node_path(NodeId node) const {
   std::string path = graph_path(node_graph(node));
   if (!path.empty()) path += '/';
-  const std::string_view name = node_name(node);
-  if (!name.empty()) return path.append(name);
-  return path.append(op(node)) + "_" + std::to_string(index_of(node));
+  return path + local_name(node);
 }
 
 std::string Module::op_label(NodeId node) const {
@@ -378,6 +424,17 @@ void Module::set_input(NodeId node, uint32_t operand, ValueId value) {
   if (slot != kNoValue) drop_use(slot, {node, operand});
   slot = value;
   if (value != kNoValue) value_uses_[index_of(value)].push_back({node, operand});
+}
+
+void Module::set_output(NodeId node, uint32_t index, ValueId value) {
+  const Range range = node_outputs_[index_of(node)];
+  assert(index < range.count);
+  ValueId& slot = operands_[range.begin + index];
+  if (slot != kNoValue) value_producer_[index_of(slot)] = kNoNode;
+  slot = value;
+  if (value == kNoValue) return;
+  assert(value_producer_[index_of(value)] == kNoNode && constant(value) == nullptr);
+  value_producer_[index_of(value)] = node;
 }
 
 std::span<const Attribute> Module::attributes(NodeId node) const {

@@ -134,6 +134,10 @@ class Module {
   // The value lives on without a definition: make it a constant, or see that nothing uses it.
   void remove_graph_input(GraphId graph, ValueId value);
   void set_graph_outputs(GraphId graph, std::vector<ValueId> values);
+  // Moves what is in a subgraph without inputs into its parent, in front of the owner where it
+  // makes nodes; paths of nodes stay, values whose name is taken get their path. The attribute that
+  // names the graph goes; its outputs, which are returned, are whoever's reads them now.
+  std::vector<ValueId> inline_graph(GraphId graph);
   // Stable topological sort of every graph, control edges and captured values included: of the
   // nodes that could come next, the first in the old order does. An error lists the nodes of a
   // cycle; nothing has changed then.
@@ -156,7 +160,8 @@ class Module {
   // Makes any value a constant and sets its dtype and shape. A node's output is detached: the node
   // lives on with an absent output there. A graph input leaves its graph's inputs.
   void set_constant(ValueId value, TensorData data);
-  void erase_constant(ValueId value);  // Precondition: a constant, unused and no graph output.
+  void erase_constant(ValueId value);   // Precondition: a constant, unused and no graph output.
+  void erase_undefined(ValueId value);  // Precondition: no definition, unused and no graph output.
   [[nodiscard]] NodeId producer(ValueId value) const;  // kNoNode for inputs and constants.
   // Every use: (node, operand index). Graph outputs are not uses; see is_graph_output().
   struct Use {
@@ -191,7 +196,9 @@ class Module {
   [[nodiscard]] std::string_view op(NodeId node) const;
   [[nodiscard]] std::string_view node_name(NodeId node) const;
   [[nodiscard]] GraphId node_graph(NodeId node) const;
-  // "outer/If_3.then_branch/Conv_7": what people see. Unnamed nodes get "<Op>_<index>".
+  // "Conv_7": its name; unnamed nodes get "<Op>_<index>".
+  [[nodiscard]] std::string local_name(NodeId node) const;
+  // "outer/If_3.then_branch/Conv_7": what people see.
   [[nodiscard]] std::string node_path(NodeId node) const;
   // "ai.onnx::Conv(13)".
   [[nodiscard]] std::string op_label(NodeId node) const;
@@ -199,6 +206,9 @@ class Module {
   [[nodiscard]] std::span<const ValueId> inputs(NodeId node) const;
   [[nodiscard]] std::span<const ValueId> outputs(NodeId node) const;
   void set_input(NodeId node, uint32_t operand, ValueId value);
+  // Output `index` is `value` from now on (kNoValue: absent). The value that was there lives on
+  // without a definition. Precondition: `value` has none.
+  void set_output(NodeId node, uint32_t index, ValueId value);
   [[nodiscard]] std::span<const Attribute> attributes(NodeId node) const;
   [[nodiscard]] const AttributeValue* attribute(NodeId node, std::string_view name) const;
   void set_attribute(NodeId node, std::string_view name, AttributeValue value);

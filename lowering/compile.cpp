@@ -77,7 +77,12 @@ std::string canonical_options(const CompileOptions& options) {
     text += " freeze=" + name + ":" + std::string(dtype_name(data.dtype)) + "[" +
             dims_text(data.dims) + "]:" + digest_text(data);
   }
+  if (options.level != CompileOptions().level) {
+    text += " optimize=" + std::to_string(static_cast<unsigned>(options.level));
+  }
   for (const std::string& pass : options.disabled_passes) text += " disable-pass=" + pass;
+  for (const std::string& pass : options.enabled_passes) text += " enable-pass=" + pass;
+  for (const std::string& pass : options.only_passes) text += " only-pass=" + pass;
   return text;
 }
 
@@ -114,15 +119,20 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
     status = passes::bind_shapes(module, {.shapes = options.shapes, .symbols = options.symbols});
   }
   if (!status.ok()) return status;
-  stages.start("infer and fold");
+  stages.start("passes");
   if (options.on_pass) {
     if (status = options.on_pass("bind_shapes", module); !status.ok()) return status;
   }
-  auto simplified = passes::simplify(
-      module, {.disabled = options.disabled_passes, .after_pass = options.on_pass});
+  auto simplified = passes::simplify(module, {.level = options.level,
+                                              .disabled = options.disabled_passes,
+                                              .enabled = options.enabled_passes,
+                                              .only = options.only_passes,
+                                              .after_pass = options.on_pass});
   if (!simplified.ok()) return std::move(simplified.status());
   report.folded_nodes = simplified->folded_nodes;
   report.dead_nodes = simplified->dead_nodes;
+  report.pass_changes = std::move(simplified->changes);
+  report.refusals = std::move(simplified->refusals);
   return passes::check_inference(module);
 }
 

@@ -12,10 +12,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
 #include "ir/module.hpp"
+#include "ir/passes/passes.hpp"
 #include "schema/layout.h"
 
 namespace davit::compiler {
@@ -28,7 +30,9 @@ struct CompileOptions {
   std::map<std::string, int64_t> symbols;  // --dim N=8
   // Inputs turned into constants (--freeze name=@file.npy), for parameters that shapes depend on.
   std::map<std::string, ir::TensorData> frozen_inputs;
-  std::vector<std::string> disabled_passes;
+  passes::Level level = passes::Level::kEliminate;  // -O2
+  // As in passes::SimplifyOptions.
+  std::vector<std::string> disabled_passes, enabled_passes, only_passes;
   // Told before each stage starts, with the seconds the last one took. May be empty.
   std::function<void(std::string_view stage)> on_stage;
   // Given the graph as the passes get it ("bind_shapes"), then after each of them (--save-passes).
@@ -42,6 +46,9 @@ struct CompileReport {
     double seconds;
   };
   std::vector<Stage> stages;
+  // What the passes did, and what they recognised but left alone.
+  std::vector<std::pair<std::string_view, uint32_t>> pass_changes;
+  std::vector<passes::Refusal> refusals;
   uint32_t source_nodes = 0, folded_nodes = 0, dead_nodes = 0, aliased_nodes = 0, image_nodes = 0;
   bool is_dynamic = false;  // Some shape is set at run time, or there is control flow.
   uint64_t arena_bytes = 0, lower_bound_bytes = 0, constant_bytes = 0, file_bytes = 0;

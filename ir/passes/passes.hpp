@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -62,33 +63,66 @@ Result<uint32_t> fold_constants(ir::Module& module);
 // nodes.
 Result<uint32_t> remove_dead_nodes(ir::Module& module);
 
+// A rewrite whose pattern was found but that was not done, and why.
+struct Refusal {
+  std::string pass, node, reason;
+};
+using Refusals = std::vector<Refusal>;
+
+// Puts the branch of an If whose condition is constant in the place of the If.
+Result<uint32_t> inline_branches(ir::Module& module, Refusals& refusals);
+
+// Constants of one content become one, that of the outermost graph.
+Result<uint32_t> merge_constants(ir::Module& module, Refusals& refusals);
+
+// Nodes that compute the same from the same become one. Random operators stay.
+Result<uint32_t> merge_equal_nodes(ir::Module& module, Refusals& refusals);
+
+// Removes nodes whose result is their input: Identity, Dropout, and casts, views, slices, pads and
+// the like that change nothing.
+Result<uint32_t> remove_identities(ir::Module& module, Refusals& refusals);
+
+// What happens to a module at an optimisation level. A level includes those below it.
+enum class Level : uint8_t {
+  kRequired,   // -O0: what lowering needs. These passes cannot be disabled.
+  kFold,       // -O1: folding, dead code, duplicates. Results keep their bits.
+  kEliminate,  // -O2: nodes that need not be; weights absorb constant arithmetic.
+  kFuse,       // -O3: fused operators.
+};
+
 struct Pass {
   std::string_view name;
-  Result<uint32_t> (*run)(ir::Module& module);
-  bool required;  // Lowering needs it; it cannot be disabled.
+  Result<uint32_t> (*run)(ir::Module& module, Refusals& refusals);
+  Level level;
 };
 
 // In the order of a round of simplify().
 std::span<const Pass> all_passes();
 
 // Runs one pass and verifies the module; a broken one is DVT_INTERNAL and names the pass.
-Result<uint32_t> run_pass(const Pass& pass, ir::Module& module);
+Result<uint32_t> run_pass(const Pass& pass, ir::Module& module, Refusals& refusals);
 
 struct SimplifyReport {
   uint32_t folded_nodes = 0;
   uint32_t dead_nodes = 0;
   uint32_t rounds = 0;
+  // Changes by pass, in the order of all_passes(), without passes that changed nothing.
+  std::vector<std::pair<std::string_view, uint32_t>> changes;
+  Refusals refusals;  // Of the last run of each pass.
 };
 
 struct SimplifyOptions {
-  // Passes to leave out; a name that is no optional pass is DVT_INVALID_ARGUMENT.
-  std::vector<std::string> disabled;
-  // Called after every pass, also one that changed nothing. An error ends simplify(), which returns
-  // it. May be empty.
+  Level level = Level::kEliminate;
+  // Passes to leave out, to run whatever the level, and, when there are any, to run in place of
+  // those of the level. A name that is no optional pass is DVT_INVALID_ARGUMENT.
+  std::vector<std::string> disabled, enabled, only;
+  // Called after every pass that ran, also one that changed nothing. An error ends simplify(),
+  // which returns it. May be empty.
   std::function<Status(std::string_view pass, const ir::Module& module)> after_pass;
 };
 
-// Dead nodes out, check_supported(), then all passes until nothing changes.
+// Dead nodes out, check_supported(), then the passes up to kEliminate until nothing changes, then
+// all of them until nothing changes. A pass is not run again before another has changed something.
 Result<SimplifyReport> simplify(ir::Module& module, const SimplifyOptions& options = {});
 
 }  // namespace davit::passes

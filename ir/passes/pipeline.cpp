@@ -8,28 +8,44 @@
 namespace davit::passes {
 namespace {
 
-constexpr std::array kPasses = {
-    Pass{"infer_shapes", infer_shapes, true},
-    Pass{"fold_constants", fold_constants, false},
-    Pass{"remove_dead_nodes", remove_dead_nodes, false},
-};
-const Pass& kRemoveDeadNodes = kPasses[2];
+template <Result<uint32_t> (*Run)(ir::Module&)>
+Result<uint32_t> without_refusals(ir::Module& module, Refusals& /*refusals*/) {
+  return Run(module);
+}
 
-// A sorted module is settled in one round, and the second sees that nothing changes.
+constexpr std::array kPasses = {
+    Pass{"infer_shapes", without_refusals<infer_shapes>, Level::kRequired},
+    Pass{"fold_constants", without_refusals<fold_constants>, Level::kFold},
+    Pass{"inline_branches", inline_branches, Level::kFold},
+    Pass{"remove_dead_nodes", without_refusals<remove_dead_nodes>, Level::kFold},
+    Pass{"merge_constants", merge_constants, Level::kFold},
+    Pass{"merge_equal_nodes", merge_equal_nodes, Level::kFold},
+    Pass{"remove_identities", remove_identities, Level::kEliminate},
+};
+constexpr size_t kFoldConstants = 1;
+constexpr size_t kRemoveDeadNodes = 3;
+static_assert(kPasses[kFoldConstants].name == "fold_constants");
+static_assert(kPasses[kRemoveDeadNodes].name == "remove_dead_nodes");
+
+// Chains of rewrites that each wait for the next round are short; whoever needs more gets less.
 constexpr uint32_t kRoundsMax = 16;
 
-uint32_t live_nodes(const ir::Module& module) {
+uint32_t count_nodes(const ir::Module& module) {
   uint32_t count = 0;
   for (uint32_t n = 0; n < module.node_count(); ++n) count += module.node_alive(ir::NodeId{n});
   return count;
 }
 
-Status check_names(std::span<const std::string> disabled) {
-  for (const std::string& name : disabled) {
+bool lists(std::span<const std::string> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Status check_names(std::span<const std::string> names, std::string_view what) {
+  for (const std::string& name : names) {
     std::string optional_passes;
     bool found = false;
     for (const Pass& pass : kPasses) {
-      if (pass.required) continue;
+      if (pass.level == Level::kRequired) continue;
       found = found || pass.name == name;
       if (!optional_passes.empty()) optional_passes += ", ";
       optional_passes += pass.name;
@@ -37,11 +53,95 @@ Status check_names(std::span<const std::string> disabled) {
     if (found) continue;
     return Status({.code = DVT_INVALID_ARGUMENT,
                    .stage = DVT_STAGE_OPTIMISE,
-                   .message = "'" + name + "' is not a pass that can be disabled",
+                   .message = "'" + name + "' is not a pass that can be " + std::string(what),
                    .expected = "one of: " + optional_passes});
   }
   return {};
 }
+
+// One call of simplify().
+class Simplifier {
+ public:
+  Simplifier(ir::Module& module, const SimplifyOptions& options)
+      : module_(module), options_(options) {}
+
+  Result<SimplifyReport> run() {
+    // Operators that nothing needs are no reason to refuse a model.
+    if (Status status = run_one(kRemoveDeadNodes); !status.ok()) return status;
+    Status unsupported = check_supported(module_);
+    // An If may turn out to be its other branch.
+    if (!unsupported.ok() && module_.graph_count() == 1) return unsupported;
+    Status status = run_level(Level::kEliminate);
+    if (!unsupported.ok()) {
+      if (!status.ok()) return unsupported;
+      status = check_supported(module_);
+    }
+    if (status.ok()) status = run_level(Level::kFuse);
+    if (!status.ok()) return status;
+    for (size_t i = 0; i < kPasses.size(); ++i) {
+      if (changes_[i] != 0) report_.changes.emplace_back(kPasses[i].name, changes_[i]);
+      report_.refusals.insert(report_.refusals.end(), refusals_[i].begin(), refusals_[i].end());
+    }
+    return std::move(report_);
+  }
+
+ private:
+  [[nodiscard]] bool enabled(const Pass& pass) const {
+    if (pass.level == Level::kRequired) return true;
+    if (lists(options_.disabled, pass.name)) return false;
+    if (!options_.only.empty()) return lists(options_.only, pass.name);
+    return pass.level <= options_.level || lists(options_.enabled, pass.name);
+  }
+
+  // Passes up to `level` until nothing changes.
+  Status run_level(Level level) {
+    const bool any = std::any_of(kPasses.begin(), kPasses.end(), [&](const Pass& pass) {
+      return pass.level == level && enabled(pass);
+    });
+    if (level == Level::kFuse && !any) return {};
+    for (uint32_t round = 0; round < kRoundsMax; ++round) {
+      const uint64_t before = total_changes_;
+      ++report_.rounds;
+      for (size_t i = 0; i < kPasses.size(); ++i) {
+        if (kPasses[i].level > level || settled_at_[i] == total_changes_) continue;
+        if (Status status = run_one(i); !status.ok()) return status;
+      }
+      if (total_changes_ == before) break;
+    }
+    return {};
+  }
+
+  Status run_one(size_t index) {
+    const Pass& pass = kPasses[index];
+    if (!enabled(pass)) return {};
+    const uint32_t nodes_before = count_nodes(module_);
+    settled_at_[index] = total_changes_;
+    refusals_[index].clear();
+    Result<uint32_t> result = run_pass(pass, module_, refusals_[index]);
+    if (!result.ok()) return std::move(result.status());
+    changes_[index] += *result;
+    total_changes_ += *result;
+    if (index <= kFoldConstants) report_.folded_nodes += nodes_before - count_nodes(module_);
+    if (index == kRemoveDeadNodes) report_.dead_nodes += *result;
+    return options_.after_pass ? options_.after_pass(pass.name, module_) : Status();
+  }
+
+  ir::Module& module_;
+  const SimplifyOptions& options_;
+  SimplifyReport report_;
+  std::array<Refusals, kPasses.size()> refusals_;
+  std::array<uint32_t, kPasses.size()> changes_{};
+  // The changes that a pass had seen when it began; one that begins where it began before would
+  // only find what it left then.
+  std::array<uint64_t, kPasses.size()> settled_at_ = all_unsettled();
+  uint64_t total_changes_ = 0;
+
+  static constexpr std::array<uint64_t, kPasses.size()> all_unsettled() {
+    std::array<uint64_t, kPasses.size()> out{};
+    out.fill(UINT64_MAX);
+    return out;
+  }
+};
 
 }  // namespace
 
@@ -72,8 +172,8 @@ std::span<const Pass> all_passes() {
   return kPasses;
 }
 
-Result<uint32_t> run_pass(const Pass& pass, ir::Module& module) {
-  Result<uint32_t> result = pass.run(module);
+Result<uint32_t> run_pass(const Pass& pass, ir::Module& module, Refusals& refusals) {
+  Result<uint32_t> result = pass.run(module, refusals);
   if (!result.ok()) return result;
   Status status = ir::verify(module);
   if (status.ok()) return result;
@@ -85,40 +185,11 @@ Result<uint32_t> run_pass(const Pass& pass, ir::Module& module) {
 }
 
 Result<SimplifyReport> simplify(ir::Module& module, const SimplifyOptions& options) {
-  if (Status status = check_names(options.disabled); !status.ok()) return status;
-  const auto enabled = [&](const Pass& pass) {
-    return std::find(options.disabled.begin(), options.disabled.end(), pass.name) ==
-           options.disabled.end();
-  };
-  const auto run = [&](const Pass& pass) {
-    Result<uint32_t> result = run_pass(pass, module);
-    if (!result.ok() || !options.after_pass) return result;
-    if (Status status = options.after_pass(pass.name, module); !status.ok()) {
-      return Result<uint32_t>(std::move(status));
-    }
-    return result;
-  };
-  SimplifyReport report;
-  // Operators that nothing needs are no reason to refuse a model.
-  if (enabled(kRemoveDeadNodes)) {
-    Result<uint32_t> dead = run(kRemoveDeadNodes);
-    if (!dead.ok()) return std::move(dead.status());
-    report.dead_nodes += *dead;
-  }
-  if (Status status = check_supported(module); !status.ok()) return status;
-  for (bool changed = true; changed && report.rounds < kRoundsMax; ++report.rounds) {
-    changed = false;
-    for (const Pass& pass : kPasses) {
-      if (!enabled(pass)) continue;
-      const uint32_t before = live_nodes(module);
-      Result<uint32_t> result = run(pass);
-      if (!result.ok()) return std::move(result.status());
-      changed = changed || *result != 0;
-      uint32_t& removed = &pass == &kRemoveDeadNodes ? report.dead_nodes : report.folded_nodes;
-      removed += before - live_nodes(module);
-    }
-  }
-  return report;
+  Status status = check_names(options.disabled, "disabled");
+  if (status.ok()) status = check_names(options.enabled, "enabled");
+  if (status.ok()) status = check_names(options.only, "run alone");
+  if (!status.ok()) return status;
+  return Simplifier(module, options).run();
 }
 
 }  // namespace davit::passes

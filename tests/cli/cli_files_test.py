@@ -155,6 +155,21 @@ class CompileTest(tool.ToolTest):
         with open(plain, "rb") as one, open(out, "rb") as two:
             self.assertEqual(one.read(), two.read())
 
+    def test_levels_and_passes_are_chosen_by_name(self):
+        model, out = self.relu(), self.path("relu.davit")
+        for options in (["-O0"], ["-O", "1"], ["--optimize=3"], ["-O3", "--disable-pass", "merge_equal_nodes"],
+                        ["-O0", "--enable-pass", "remove_dead_nodes"],
+                        ["--only-pass", "remove_identities", "--only-pass", "fold_constants"]):
+            result, document = self.davit_json("compile", model, "-o", out, *options)
+            self.check_passed(result)
+            compiled = document["result"]["compile"]
+            self.assertIn("infer_shapes", compiled["passes"])
+            self.assertEqual(compiled["refusals"], [])
+        result = davit("compile", model, "-o", out, "-O4")
+        self.check_failed(result, 2, "usage", "--optimize")
+        result = davit("compile", model, "-o", out, "--only-pass", "everything")
+        self.check_failed(result, 2, "optimise", "'everything' is not a pass that can be run alone")
+
     def test_passes_are_saved_to_folders_only(self):
         model, out = self.relu(), self.path("relu.davit")
         occupied = self.path("occupied", "kept")

@@ -295,3 +295,60 @@ TEST_CASE("verify finds each broken rule") {
     CHECK(message().find("control edge") != std::string::npos);
   }
 }
+
+TEST_CASE("a node's output changes hands") {
+  Chain chain;
+  Module& module = chain.module;
+  module.set_output(chain.first, 0, kNoValue);
+  CHECK(module.producer(chain.a) == kNoNode);
+  CHECK_FALSE(verify(module).ok());
+  const NodeId third =
+      module.add_node(kMainGraph, {.op = "Neg", .inputs = {chain.x}, .outputs = {kNoValue}});
+  module.set_output(third, 0, chain.a);
+  CHECK(module.producer(chain.a) == third);
+  module.erase_node(chain.first);
+  CHECK(verify(module).ok());
+  CHECK(module.node_path(third) == "Neg_2");
+
+  module.replace_all_uses(chain.a, chain.x);
+  module.set_output(third, 0, kNoValue);
+  module.erase_undefined(chain.a);
+  CHECK_FALSE(module.value_alive(chain.a));
+  CHECK(verify(module).ok());
+}
+
+TEST_CASE("a body moves into its parent: paths stay, taken names get their path") {
+  Chain chain;
+  Module& module = chain.module;
+  const ValueId y = module.add_value(kMainGraph, "y");
+  const NodeId owner =
+      module.add_node(kMainGraph, {.op = "If", .name = "if", .inputs = {chain.b}, .outputs = {y}});
+  const GraphId body = module.add_graph("then_branch", kMainGraph, owner);
+  module.set_attribute(owner, "then_branch", body);
+  const ValueId a = module.add_value(body, "a");
+  const ValueId own = module.add_value(body, "own");
+  const ValueId inner = module.add_value(body, "inner");
+  const NodeId first =
+      module.add_node(body, {.op = "Neg", .name = "n", .inputs = {chain.a}, .outputs = {a}});
+  const NodeId nest = module.add_node(body, {.op = "Loop", .inputs = {a}, .outputs = {own, inner}});
+  const GraphId nested = module.add_graph("body", body, nest);
+  module.set_attribute(nest, "body", nested);
+  module.set_graph_outputs(nested, {a});
+  module.set_graph_outputs(body, {own});
+  module.set_graph_outputs(kMainGraph, {y});
+  REQUIRE(module.sort().ok());
+  REQUIRE_MESSAGE(verify(module).ok(), verify(module).to_string());
+  const std::string path = module.node_path(first);
+  const std::string nested_path = module.graph_path(nested);
+
+  CHECK(module.inline_graph(body) == std::vector<ValueId>{own});
+  CHECK_FALSE(module.graph_alive(body));
+  CHECK(module.attribute(owner, "then_branch") == nullptr);
+  CHECK(order(module) == std::vector<NodeId>{chain.first, chain.second, first, nest, owner});
+  CHECK(module.node_path(first) == path);
+  CHECK(module.graph_path(nested) == nested_path);
+  CHECK(module.graph_parent(nested) == kMainGraph);
+  CHECK(module.value_name(a) == "if.then_branch/a");
+  CHECK(module.value_name(own) == "own");
+  CHECK(verify(module).ok());
+}
