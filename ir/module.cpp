@@ -247,6 +247,7 @@ NodeId Module::add_node(GraphId graph, NodeInit init) {
   node_op_.push_back(intern(init.op));
   node_name_.push_back(intern(init.name));
   node_graph_.push_back(graph);
+  node_opset_.push_back(init.opset);
   node_inputs_.push_back({uint32_t(operands_.size()), uint32_t(init.inputs.size())});
   operands_.insert(operands_.end(), init.inputs.begin(), init.inputs.end());
   node_outputs_.push_back({uint32_t(operands_.size()), uint32_t(init.outputs.size())});
@@ -356,7 +357,12 @@ std::string Module::op_label(NodeId node) const {
          std::to_string(opset_version(node)) + ")";
 }
 
+int64_t Module::own_opset(NodeId node) const {
+  return node_opset_[index_of(node)];
+}
+
 int64_t Module::opset_version(NodeId node) const {
+  if (own_opset(node) != 0) return own_opset(node);
   const auto found = opset_imports.find(std::string(domain(node)));
   return found == opset_imports.end() ? 0 : found->second;
 }
@@ -378,6 +384,17 @@ void Module::set_input(NodeId node, uint32_t operand, ValueId value) {
   if (slot != kNoValue) drop_use(slot, {node, operand});
   slot = value;
   if (value != kNoValue) value_uses_[index_of(value)].push_back({node, operand});
+}
+
+void Module::set_output(NodeId node, uint32_t index, ValueId value) {
+  const Range range = node_outputs_[index_of(node)];
+  assert(index < range.count);
+  ValueId& slot = operands_[range.begin + index];
+  if (slot != kNoValue) value_producer_[index_of(slot)] = kNoNode;
+  slot = value;
+  if (value == kNoValue) return;
+  assert(value_producer_[index_of(value)] == kNoNode && constant(value) == nullptr);
+  value_producer_[index_of(value)] = node;
 }
 
 std::span<const Attribute> Module::attributes(NodeId node) const {
