@@ -289,6 +289,7 @@ NodeId Module::add_node(GraphId graph, NodeInit init) {
   node_op_.push_back(intern(init.op));
   node_name_.push_back(intern(init.name));
   node_graph_.push_back(graph);
+  node_opset_.push_back(init.opset);
   node_inputs_.push_back({uint32_t(operands_.size()), uint32_t(init.inputs.size())});
   operands_.insert(operands_.end(), init.inputs.begin(), init.inputs.end());
   node_outputs_.push_back({uint32_t(operands_.size()), uint32_t(init.outputs.size())});
@@ -402,7 +403,12 @@ std::string Module::op_label(NodeId node) const {
          std::to_string(opset_version(node)) + ")";
 }
 
+int64_t Module::own_opset(NodeId node) const {
+  return node_opset_[index_of(node)];
+}
+
 int64_t Module::opset_version(NodeId node) const {
+  if (own_opset(node) != 0) return own_opset(node);
   const auto found = opset_imports.find(std::string(domain(node)));
   return found == opset_imports.end() ? 0 : found->second;
 }

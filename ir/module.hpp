@@ -183,6 +183,7 @@ class Module {
     std::vector<ValueId> inputs;   // kNoValue = absent optional operand.
     std::vector<ValueId> outputs;  // kNoValue = absent optional output.
     std::vector<Attribute> attributes;
+    int64_t opset = 0;  // Of its domain, where the body of a function has its own; 0: the module's.
   };
   NodeId add_node(GraphId graph, NodeInit init);
   // Outputs and subgraphs die with their node. Outputs must have no uses but by nodes erased in the
@@ -202,7 +203,9 @@ class Module {
   [[nodiscard]] std::string node_path(NodeId node) const;
   // "ai.onnx::Conv(13)".
   [[nodiscard]] std::string op_label(NodeId node) const;
-  [[nodiscard]] int64_t opset_version(NodeId node) const;  // Import of its domain; 0 if none.
+  // Its own, else what the module imports of its domain; 0 if nothing.
+  [[nodiscard]] int64_t opset_version(NodeId node) const;
+  [[nodiscard]] int64_t own_opset(NodeId node) const;  // NodeInit::opset.
   [[nodiscard]] std::span<const ValueId> inputs(NodeId node) const;
   [[nodiscard]] std::span<const ValueId> outputs(NodeId node) const;
   void set_input(NodeId node, uint32_t operand, ValueId value);
@@ -266,6 +269,7 @@ class Module {
   std::vector<uint8_t> node_alive_;
   std::vector<uint32_t> node_domain_, node_op_, node_name_;
   std::vector<GraphId> node_graph_;
+  std::vector<int64_t> node_opset_;
   std::vector<Range> node_inputs_, node_outputs_;
   std::vector<ValueId> operands_;  // Backing of inputs and outputs.
   std::vector<std::vector<Attribute>> node_attributes_;

@@ -12,13 +12,14 @@
 //       mode = string "constant"
 //       then_branch = graph { output (%x) }
 //     }
-//     (%5 "odd name": ?) = com.example::Foo (%y) after (#1)
+//     (%5 "odd name": ?) = com.example::Foo opset 2 (%y) after (#1)
 //     output (%5)
 //   }
 //
 // A value is defined before it is used, as %identifier. Its name is the identifier, or the quoted
 // string after it where the name is no identifier or taken. A type is a dtype or "?", with dims in
 // brackets when the rank is known; a dim is an extent, a symbol or "?". "_" is an absent operand.
+// "opset k" behind the operator is the node's own, where that is not the module's.
 // "#k:" labels a node for the control edges ("after") of later ones. Line breaks mean nothing.
 //
 // Threads  Pure.

@@ -329,6 +329,8 @@ class Parser {
       init.domain = std::move(init.op);
       if (!word(init.op)) return false;
     }
+    if (accept("opset") && !number(init.opset)) return false;
+    if (init.opset < 0) return fail("the opset before this is negative");
     if (token_.kind == TokenKind::kString && !quoted(init.name)) return false;
     const bool inputs = list("(", ")", [&] {
       init.inputs.push_back(kNoValue);

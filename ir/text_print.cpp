@@ -220,7 +220,9 @@ class Printer {
                  }) +
             ") = ";
     if (!module_.domain(node).empty()) out_ += word(module_.domain(node)) + "::";
-    out_ += word(module_.op(node)) + " " + quoted(module_.node_name(node)) + " (";
+    out_ += word(module_.op(node)) + " ";
+    if (const int64_t opset = module_.own_opset(node)) out_ += "opset " + number(opset) + " ";
+    out_ += quoted(module_.node_name(node)) + " (";
     out_ += list(module_.inputs(node), [&](ValueId value) { return use(value); }) + ")";
     print_attributes(node);
     if (module_.control_inputs(node).empty()) return;

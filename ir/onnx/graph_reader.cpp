@@ -14,10 +14,6 @@ using ir::GraphId;
 using ir::NodeId;
 using ir::ValueId;
 
-std::string normal_domain(const std::string& domain) {
-  return domain == "ai.onnx" ? std::string() : domain;
-}
-
 std::string join(const std::vector<std::string>& items) {
   constexpr size_t kListed = 20;
   std::string text;
@@ -111,26 +107,23 @@ Status GraphReader::check_lists() const {
     return {DVT_INVALID_IMAGE, DVT_STAGE_PARSE,
             "nodes use a domain that the model does not import: " + join(unknown_domain_calls_)};
   }
-  if (!function_calls_.empty()) {
-    return {
-        DVT_UNSUPPORTED, DVT_STAGE_PARSE,
-        "nodes call functions of the model, which Davit does not expand: " + join(function_calls_)};
-  }
   return {};
 }
 
 Status GraphReader::read_graph(onnx::GraphProto& proto, Scope& scope) {
   if (Status status = read_initializers(proto, scope); !status.ok()) return status;
   if (Status status = read_inputs(proto, scope); !status.ok()) return status;
-  if (Status status = declare_node_outputs(proto, scope); !status.ok()) return status;
+  if (Status status = declare_node_outputs(*proto.mutable_node(), scope); !status.ok())
+    return status;
   for (const onnx::ValueInfoProto& info : proto.value_info()) {
     const auto found = scope.names.find(info.name());
     // Exporters leave stale entries behind: of values that are gone, or have become constants.
     if (found == scope.names.end() || module_.constant(found->second) != nullptr) continue;
     if (Status status = read_type(info, found->second); !status.ok()) return status;
   }
-  for (onnx::NodeProto& node : *proto.mutable_node()) {
-    if (Status status = read_node(node, scope); !status.ok()) return status;
+  for (int i = 0; i < proto.node_size(); ++i) {
+    Status status = read_node(*proto.mutable_node(i), i, scope);
+    if (!status.ok()) return status;
   }
   return read_outputs(proto, scope);
 }
@@ -182,9 +175,9 @@ Status GraphReader::read_inputs(const onnx::GraphProto& proto, Scope& scope) {
   return {};
 }
 
-Status GraphReader::declare_node_outputs(onnx::GraphProto& proto, Scope& scope) {
-  for (int i = 0; i < proto.node_size(); ++i) {
-    onnx::NodeProto& node = *proto.mutable_node(i);
+Status GraphReader::declare_node_outputs(Nodes& nodes, Scope& scope) {
+  for (int i = 0; i < nodes.size(); ++i) {
+    onnx::NodeProto& node = *nodes.Mutable(i);
     const std::string path = node_path(node, i, scope);
     if (node.op_type() == "Constant" && normal_domain(node.domain()).empty()) {
       if (Status status = read_constant_node(node, scope, path); !status.ok()) return status;
@@ -192,7 +185,10 @@ Status GraphReader::declare_node_outputs(onnx::GraphProto& proto, Scope& scope) 
     }
     for (const std::string& name : node.output()) {
       if (name.empty()) continue;
-      const ValueId value = module_.add_value(scope.graph, name);
+      const auto result = scope.results.find(name);
+      const ValueId value = result != scope.results.end()
+                                ? result->second
+                                : module_.add_value(scope.graph, scope.prefix + name);
       Status status = declare(scope, name, value, "node output");
       if (status.ok()) continue;
       status.detail().node = path;
@@ -213,29 +209,72 @@ Status GraphReader::read_constant_node(onnx::NodeProto& proto, Scope& scope,
     return fail(
         {DVT_INVALID_IMAGE, DVT_STAGE_PARSE, "a Constant needs one output and one attribute"});
   }
-  onnx::AttributeProto& attribute = *proto.mutable_attribute(0);
+  const std::string attribute_name = proto.attribute(0).name();
+  Result<onnx::AttributeProto*> resolved = resolve(*proto.mutable_attribute(0), scope);
+  if (!resolved.ok() || *resolved == nullptr) {
+    Status status = resolved.ok() ? Status(DVT_INVALID_IMAGE, DVT_STAGE_PARSE,
+                                           "the call does not have what it refers to")
+                                  : std::move(resolved.status());
+    std::string& message = status.detail().message;
+    message = "attribute '" + attribute_name + "': " + message;
+    return fail(std::move(status));
+  }
+  onnx::AttributeProto& attribute = **resolved;
   const auto type = attribute_type(attribute);
   std::optional<ir::TensorData> data;
   if (type != onnx::AttributeProto::GRAPH && type != onnx::AttributeProto::GRAPHS) {
     Result<ir::AttributeValue> value = read_attribute(attribute, ir::kNoNode, scope);
     if (!value.ok()) {
       std::string& message = value.status().detail().message;
-      message = "attribute '" + attribute.name() + "': " + message;
+      message = "attribute '" + attribute_name + "': " + message;
       return fail(std::move(value.status()));
     }
-    data = constant_of(attribute.name(), std::move(*value));
+    data = constant_of(attribute_name, std::move(*value));
   }
   if (!data) {
     return fail({DVT_INVALID_IMAGE, DVT_STAGE_PARSE,
-                 "attribute '" + attribute.name() + "' is no form of a Constant"});
+                 "attribute '" + attribute_name + "' is no form of a Constant"});
   }
   const std::string& name = proto.output(0);
-  Status status =
-      declare(scope, name, module_.add_constant(scope.graph, name, std::move(*data)), "constant");
+  const auto result = scope.results.find(name);
+  ValueId value = ir::kNoValue;
+  if (result == scope.results.end()) {
+    value = module_.add_constant(scope.graph, scope.prefix + name, std::move(*data));
+  } else {
+    value = result->second;
+    module_.set_constant(value, std::move(*data));
+  }
+  Status status = declare(scope, name, value, "constant");
   return status.ok() ? std::move(status) : fail(std::move(status));
 }
 
-Status GraphReader::read_node(onnx::NodeProto& proto, const Scope& scope) {
+Status GraphReader::read_operands(const onnx::NodeProto& proto, const std::string& path,
+                                  const Scope& scope, ir::Module::NodeInit& init) const {
+  const auto fail = [&](std::string message, std::string tensor) {
+    const auto import = module_.opset_imports.find(init.domain);
+    int64_t opset = own_opset(scope, init.domain);
+    if (opset == 0 && import != module_.opset_imports.end()) opset = import->second;
+    return Status({.code = DVT_INVALID_IMAGE,
+                   .stage = DVT_STAGE_PARSE,
+                   .message = std::move(message),
+                   .node = path,
+                   .op = (init.domain.empty() ? "ai.onnx" : init.domain) + "::" + init.op + "(" +
+                         std::to_string(opset) + ")",
+                   .tensor = std::move(tensor)});
+  };
+  if (proto.op_type().empty()) return fail("the node has no operator", {});
+  for (const std::string& name : proto.output()) {
+    init.outputs.push_back(name.empty() ? ir::kNoValue : scope.names.at(name));
+  }
+  for (const std::string& name : proto.input()) {
+    const ValueId* value = name.empty() ? &ir::kNoValue : find(scope, name);
+    if (value == nullptr) return fail("the node reads a tensor that nothing defines", name);
+    init.inputs.push_back(*value);
+  }
+  return {};
+}
+
+Status GraphReader::read_node(onnx::NodeProto& proto, int index, const Scope& scope) {
   ir::Module::NodeInit init{.domain = normal_domain(proto.domain()),
                             .op = proto.op_type(),
                             .name = proto.name(),
@@ -243,30 +282,20 @@ Status GraphReader::read_node(onnx::NodeProto& proto, const Scope& scope) {
                             .outputs = {},
                             .attributes = {}};
   if (init.op == "Constant" && init.domain.empty()) return {};  // See declare_node_outputs().
-  for (const std::string& name : proto.output()) {
-    init.outputs.push_back(name.empty() ? ir::kNoValue : scope.names.at(name));
+  const std::string path = node_path(proto, index, scope);
+  if (Status status = read_operands(proto, path, scope, init); !status.ok()) return status;
+  // Without the path of its graph, which the graph has.
+  const std::string local =
+      scope.prefix +
+      (proto.name().empty() ? proto.op_type() + "_" + std::to_string(index) : proto.name());
+  if (const onnx::FunctionProto* function = functions_.find(proto)) {
+    return expand({scope, path, local, init.inputs, init.outputs}, proto, *function);
   }
-  std::vector<std::string> undefined;
-  for (const std::string& name : proto.input()) {
-    init.inputs.push_back(name.empty() ? ir::kNoValue : find(scope, name));
-    if (!name.empty() && init.inputs.back() == ir::kNoValue) undefined.push_back(name);
-  }
+  if (!scope.prefix.empty()) init.name = local;
+  init.opset = own_opset(scope, init.domain);
   const NodeId node = module_.add_node(scope.graph, std::move(init));
-  const auto fail = [&](std::string message, std::string tensor) {
-    ErrorDetail detail =
-        module_.error_at(node, DVT_INVALID_IMAGE, DVT_STAGE_PARSE, std::move(message));
-    detail.tensor = std::move(tensor);
-    return Status(std::move(detail));
-  };
-  if (proto.op_type().empty()) return fail("the node has no operator", {});
-  if (!undefined.empty()) {
-    return fail("the node reads a tensor that nothing defines", undefined.front());
-  }
-  const bool is_function =
-      functions_.contains({std::string(module_.domain(node)), proto.op_type()});
-  if (is_function || module_.opset_version(node) == 0) {
-    (is_function ? function_calls_ : unknown_domain_calls_)
-        .push_back(module_.node_path(node) + " (" + module_.op_label(node) + ")");
+  if (module_.opset_version(node) == 0) {
+    unknown_domain_calls_.push_back(module_.node_path(node) + " (" + module_.op_label(node) + ")");
   }
   return read_attributes(proto, node, scope);
 }
@@ -274,8 +303,7 @@ Status GraphReader::read_node(onnx::NodeProto& proto, const Scope& scope) {
 Status GraphReader::read_attributes(onnx::NodeProto& proto, NodeId node, const Scope& scope) {
   std::vector<ir::Attribute> attributes;
   std::unordered_set<std::string> seen;
-  const bool is_standard =
-      module_.domain(node).empty() && !functions_.contains({std::string(), proto.op_type()});
+  const bool is_standard = module_.domain(node).empty();
   const auto fail = [&](Status status, const std::string& name) {
     ErrorDetail& detail = status.detail();
     if (detail.node.empty()) {  // Else it comes from inside a subgraph.
@@ -294,7 +322,10 @@ Status GraphReader::read_attributes(onnx::NodeProto& proto, NodeId node, const S
       Status status = check_attribute_name(proto.op_type(), module_.opset_version(node), name);
       if (!status.ok()) return fail(std::move(status), name);
     }
-    Result<ir::AttributeValue> value = read_attribute(attribute, node, scope);
+    Result<onnx::AttributeProto*> resolved = resolve(attribute, scope);
+    if (!resolved.ok()) return fail(std::move(resolved.status()), name);
+    if (*resolved == nullptr) continue;
+    Result<ir::AttributeValue> value = read_attribute(**resolved, node, scope);
     if (!value.ok()) return fail(std::move(value.status()), name);
     attributes.push_back({name, std::move(*value)});
   }
@@ -308,11 +339,6 @@ Result<ir::AttributeValue> GraphReader::read_attribute(onnx::AttributeProto& pro
   const auto unsupported = [](const char* what) {
     return Status(DVT_UNSUPPORTED, DVT_STAGE_PARSE, std::string(what) + " are not supported");
   };
-  if (!proto.ref_attr_name().empty()) {
-    return Status(
-        DVT_INVALID_IMAGE, DVT_STAGE_PARSE,
-        "it refers to attribute '" + proto.ref_attr_name() + "' of a function, but is in none");
-  }
   switch (attribute_type(proto)) {
     case Proto::FLOAT:
       return ir::AttributeValue(proto.f());
@@ -363,7 +389,7 @@ Result<ir::AttributeValue> GraphReader::read_attribute(onnx::AttributeProto& pro
 Result<GraphId> GraphReader::read_subgraph(onnx::GraphProto& proto, const std::string& name,
                                            NodeId owner, const Scope& scope) {
   const GraphId graph = module_.add_graph(name, scope.graph, owner);
-  Scope inner{graph, &scope, {}};
+  Scope inner{graph, &scope, {}, scope.call};
   if (Status status = read_graph(proto, inner); !status.ok()) return status;
   return graph;
 }
@@ -372,10 +398,11 @@ Status GraphReader::read_outputs(const onnx::GraphProto& proto, Scope& scope) {
   std::vector<ValueId> outputs;
   std::unordered_set<std::string> seen;
   for (const onnx::ValueInfoProto& output : proto.output()) {
-    const ValueId value = find(scope, output.name());
-    if (value == ir::kNoValue) {
+    const ValueId* found = find(scope, output.name());
+    if (found == nullptr || *found == ir::kNoValue) {
       return error(scope, DVT_INVALID_IMAGE, "nothing defines this graph output", output.name());
     }
+    const ValueId value = *found;
     if (scope.outer == nullptr && !seen.insert(output.name()).second) {
       return error(scope, DVT_INVALID_IMAGE, "two model outputs have one name", output.name());
     }
@@ -455,12 +482,12 @@ Status GraphReader::declare(Scope& scope, const std::string& name, ValueId value
   return {};
 }
 
-ValueId GraphReader::find(const Scope& scope, const std::string& name) {
+const ValueId* GraphReader::find(const Scope& scope, const std::string& name) {
   for (const Scope* at = &scope; at != nullptr; at = at->outer) {
     const auto found = at->names.find(name);
-    if (found != at->names.end()) return found->second;
+    if (found != at->names.end()) return &found->second;
   }
-  return ir::kNoValue;
+  return nullptr;
 }
 
 // As Module::node_path() for a node that is not in the module.
@@ -468,6 +495,7 @@ std::string GraphReader::node_path(const onnx::NodeProto& proto, int index,
                                    const Scope& scope) const {
   std::string path = module_.graph_path(scope.graph);
   if (!path.empty()) path += '/';
+  path += scope.prefix;
   if (!proto.name().empty()) return path + proto.name();
   return path + proto.op_type() + "_" + std::to_string(index);
 }

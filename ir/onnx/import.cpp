@@ -124,9 +124,9 @@ Status read_versions(const onnx::ModelProto& proto, ir::Module& module) {
 Result<ir::Module> read_model(onnx::ModelProto& proto, ExternalData& external) {
   ir::Module module;
   if (Status status = read_versions(proto, module); !status.ok()) return status;
-  GraphReader::FunctionNames functions;
+  Functions functions;
   for (const onnx::FunctionProto& function : proto.functions()) {
-    functions.emplace(function.domain() == "ai.onnx" ? "" : function.domain(), function.name());
+    if (Status status = functions.add(function); !status.ok()) return status;
   }
   GraphReader reader(module, functions, external);
   if (Status status = reader.read_main(*proto.mutable_graph()); !status.ok()) return status;

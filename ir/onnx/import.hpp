@@ -2,7 +2,8 @@
 //
 // Reads IR versions 3 to 10 and opsets 1 to 21 of ai.onnx; other domains at any version. Subgraphs
 // are kept as nested graphs. Constant nodes, initializers, and inputs that have an initializer
-// become constants. Nodes may come in any order; the module is sorted and verified.
+// become constants. Calls of the model's own functions become the functions' bodies. Nodes may come
+// in any order; the module is sorted and verified.
 //
 // Threads  Functions share nothing; call them from any thread.
 // Trust    Models are untrusted. Every size is checked against the bytes that are there before
@@ -28,8 +29,8 @@ inline constexpr int64_t kOpsetMin = 1, kOpsetMax = 21;
 // External data is looked for in the folder of `path`. Module::source_digest covers the file and
 // the external data read.
 // Errors: DVT_IO_ERROR (cannot read), DVT_INVALID_IMAGE (breaks a rule of ONNX), DVT_UNSUPPORTED
-// (valid ONNX beyond the above: newer versions, sparse tensors, model-local functions, types other
-// than dense tensors), DVT_OUT_OF_MEMORY.
+// (valid ONNX beyond the above: newer versions, sparse tensors, types other than dense tensors),
+// DVT_OUT_OF_MEMORY.
 Result<ir::Module> import_onnx_file(const std::string& path);
 
 // The same from memory. Without a folder, external data is an error.

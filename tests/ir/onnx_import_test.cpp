@@ -109,17 +109,6 @@ TEST_CASE("opset imports must be consistent and present") {
             "does not import: first (com.example::A(0)), second (com.example::B(0))"));
 }
 
-TEST_CASE("model-local functions are refused where they are called") {
-  onnx::ModelProto model = relu_model();
-  onnx::FunctionProto* function = model.add_functions();
-  function->set_domain("local");
-  function->set_name("Twice");
-  CHECK(import_error(model) == "ok");
-  add_node(model.mutable_graph(), "Twice", {"x"}, {"t"}, "call")->set_domain("local");
-  CHECK(has(import_error(model), "call (local::Twice(0))"));
-  CHECK(import_proto(model).status().code() == DVT_UNSUPPORTED);
-}
-
 TEST_CASE("what is no model is an error") {
   CHECK(has(import_error(onnx::ModelProto()), "not an ONNX model"));
   const std::string junk = "\x89PNG\r\n\x1a\nnothing to see";

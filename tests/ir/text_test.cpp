@@ -40,7 +40,7 @@ graph "main" {
   (%z: f32["..b"]) = com.example::If "" (%y) {
     then_branch = graph {
       const %c: i64[] = {1}
-      (%1 "y") = Add "" (%y, %c)
+      (%1 "y") = Add opset 7 "" (%y, %c)
       output (%1)
     }
     bodies = graphs [{
