@@ -25,7 +25,10 @@ std::span<const OperatorDefinition> matrix_operators();
 std::span<const OperatorDefinition> pooling_operators();
 std::span<const OperatorDefinition> normalisation_operators();
 std::span<const OperatorDefinition> quantisation_operators();
+std::span<const OperatorDefinition> recurrent_operators();
 std::span<const OperatorDefinition> reduction_operators();
 std::span<const OperatorDefinition> resize_operators();
+std::span<const OperatorDefinition> group_normalisation_operators();
+std::span<const OperatorDefinition> channel_normalisation_operators();
 
 }  // namespace davit::ops
