@@ -29,10 +29,10 @@ static void join(void) {
       dvt_kernels_quantisation(),
       dvt_kernels_reduction(),
       dvt_kernels_resize(),
-      /* clang-format on */,
       dvt_kernels_recurrent(),
       dvt_kernels_group_normalisation(),
       dvt_kernels_channel_normalisation(),
+      /* clang-format on */
   };
   for (size_t i = 0; i < sizeof families / sizeof families[0]; ++i) {
     for (size_t k = 0; k < families[i].count; ++k) {
