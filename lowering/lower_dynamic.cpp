@@ -243,8 +243,9 @@ void DynamicLowering::order_main(Scope& scope) {
 
 bool needs_dynamic_lowering(const ir::Module& module) {
   const auto is_static = [&](ir::ValueId value) {
+    if (value == ir::kNoValue) return true;
     const ir::Shape* shape = module.shape(value);
-    return value == ir::kNoValue || (shape != nullptr && ir::static_extents(*shape).has_value());
+    return shape != nullptr && ir::static_extents(*shape).has_value();
   };
   for (const ir::ValueId input : module.graph_inputs(ir::kMainGraph)) {
     if (!is_static(input)) return true;

