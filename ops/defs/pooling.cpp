@@ -101,7 +101,8 @@ Result<Recipe> recipe_global(const NodeView& node, DvtReduceOp op) {
   if (!kernel.ok()) return std::move(kernel.status());
   const ir::Shape* x = node.input_shape(0);
   const int64_t all = x == nullptr ? int64_t{-1} : (int64_t{1} << x->size()) - 1;
-  const DvtReduceAttributes attributes = {.op = op, .axes = all & ~int64_t{3}, .keep_dims = 1};
+  const DvtReduceAttributes attributes = {
+      .op = op, .axes = all & ~int64_t{3}, .axes_from_end = 0, .keep_dims = 1};
   return plain_recipe(node, *kernel, attribute_bytes(attributes));
 }
 Result<Recipe> recipe_global_average(const NodeView& node) {

@@ -116,14 +116,24 @@ Result<Recipe> recipe_reduce(const NodeView& node) {
     return node.error(DVT_UNSUPPORTED, "no kernel for integers", DVT_STAGE_LOWER);
   }
   const ir::Shape* x = node.input_shape(0);
-  if (x == nullptr && !axes.empty()) {
-    return node.error(DVT_UNSUPPORTED, "the axes of an input of unknown rank", DVT_STAGE_LOWER);
+  DvtReduceAttributes attributes = {.op = op,
+                                    .axes = -1,
+                                    .axes_from_end = 0,
+                                    .keep_dims = node.attribute_int("keepdims", 1) != 0 ? 1 : 0};
+  if (x != nullptr) {
+    auto mask = axes_mask(node, axes, x->size());
+    if (!mask.ok()) return std::move(mask.status());
+    attributes.axes = *mask;
+  } else if (!axes.empty()) {
+    attributes.axes = 0;
+    for (const int64_t axis : axes) {
+      if (axis < -DVT_MAX_RANK || axis >= DVT_MAX_RANK) {
+        return node.error(DVT_INVALID_ARGUMENT, "an axis is out of range", DVT_STAGE_LOWER);
+      }
+      int64_t& bits = axis >= 0 ? attributes.axes : attributes.axes_from_end;
+      bits |= int64_t{1} << (axis >= 0 ? axis : -1 - axis);
+    }
   }
-  Result<int64_t> mask = int64_t{-1};
-  if (x != nullptr) mask = axes_mask(node, axes, x->size());
-  if (!mask.ok()) return std::move(mask.status());
-  const DvtReduceAttributes attributes = {
-      .op = op, .axes = *mask, .keep_dims = node.attribute_int("keepdims", 1) != 0 ? 1 : 0};
   Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
   recipe.inputs = {0};
   return recipe;

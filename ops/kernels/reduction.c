@@ -31,8 +31,14 @@ static void append(Walk* walk, int64_t dim, int64_t stride) {
 }
 
 static int64_t axes_of(const DvtContext* ctx) {
-  const int64_t axes = ((const DvtReduceAttributes*)ctx->attributes)->axes;
-  return axes < 0 ? axes & ((INT64_C(1) << dvt_input_tensor(ctx, 0)->rank) - 1) : axes;
+  const DvtReduceAttributes* attributes = ctx->attributes;
+  const uint32_t rank = dvt_input_tensor(ctx, 0)->rank;
+  int64_t axes = attributes->axes;
+  if (axes < 0) axes &= (INT64_C(1) << rank) - 1;
+  for (uint32_t i = 0; i < rank; ++i) {
+    if ((attributes->axes_from_end >> i & 1) != 0) axes |= INT64_C(1) << (rank - 1 - i);
+  }
+  return axes;
 }
 
 /* Only for an X that is not empty. */
@@ -251,7 +257,8 @@ static DvtCode check_reduce(const DvtContext* ctx, DvtDType dtype, char* reason,
                       dvt_dtype_text(dtype));
   }
   const int64_t axes = axes_of(ctx);
-  if (axes >> x->rank != 0) {
+  if (axes >> x->rank != 0 || attributes->axes_from_end < 0 ||
+      attributes->axes_from_end >> x->rank != 0) {
     return dvt_refuse(reason, size, "axes 0x%" PRIx64 " are not within rank %u", axes, x->rank);
   }
   int64_t kept = 1;
@@ -281,6 +288,7 @@ DVT_TYPED_KERNEL(reduce, u64, DVT_U64)
 static const DvtAttribute reduce_attributes[] = {
     {"op", offsetof(DvtReduceAttributes, op), 1, 'i'},
     {"axes", offsetof(DvtReduceAttributes, axes), 1, 'i'},
+    {"axes_from_end", offsetof(DvtReduceAttributes, axes_from_end), 1, 'i'},
     {"keep_dims", offsetof(DvtReduceAttributes, keep_dims), 1, 'i'},
 };
 

@@ -40,9 +40,10 @@ enum DvtReduceOp {
 };
 
 typedef struct DvtReduceAttributes {
-  int64_t op;        /* DvtReduceOp. */
-  int64_t axes;      /* Bit i: dim i is reduced. Negative: bits beyond X's rank mean nothing. */
-  int64_t keep_dims; /* 1: reduced dims stay, with extent one. */
+  int64_t op;            /* DvtReduceOp. */
+  int64_t axes;          /* Bit i: dim i is reduced. Negative: bits beyond X's rank mean nothing. */
+  int64_t axes_from_end; /* Bit i: dim rank - 1 - i is reduced, too. For an X of unknown rank. */
+  int64_t keep_dims;     /* 1: reduced dims stay, with extent one. */
 } DvtReduceAttributes;
 
 #ifdef __cplusplus
