@@ -55,6 +55,7 @@ class NodeView {
   [[nodiscard]] std::vector<int64_t> attribute_ints(std::string_view name,
                                                     std::vector<int64_t> fallback = {}) const;
   [[nodiscard]] std::vector<float> attribute_floats(std::string_view name) const;
+  [[nodiscard]] std::vector<std::string> attribute_strings(std::string_view name) const;
   [[nodiscard]] const ir::TensorData* attribute_tensor(std::string_view name) const;
 
   // An error if any attribute asked for so far was there with another type than asked for; the

@@ -131,6 +131,11 @@ std::vector<float> NodeView::attribute_floats(std::string_view name) const {
   return value == nullptr ? std::vector<float>{} : *value;
 }
 
+std::vector<std::string> NodeView::attribute_strings(std::string_view name) const {
+  const auto* value = typed_attribute<std::vector<std::string>>(name);
+  return value == nullptr ? std::vector<std::string>{} : *value;
+}
+
 const ir::TensorData* NodeView::attribute_tensor(std::string_view name) const {
   return typed_attribute<ir::TensorData>(name);
 }

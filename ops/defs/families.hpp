@@ -25,6 +25,7 @@ std::span<const OperatorDefinition> matrix_operators();
 std::span<const OperatorDefinition> pooling_operators();
 std::span<const OperatorDefinition> normalisation_operators();
 std::span<const OperatorDefinition> quantisation_operators();
+std::span<const OperatorDefinition> recurrent_operators();
 std::span<const OperatorDefinition> reduction_operators();
 std::span<const OperatorDefinition> resize_operators();
 

@@ -34,6 +34,7 @@ DvtKernelTable dvt_kernels_quantisation(void); /* QuantizeLinear ... */
 DvtKernelTable dvt_kernels_reduction(void); /* ReduceMean ... */
 DvtKernelTable dvt_kernels_resize(void); /* Resize */
 /* clang-format on */
+DvtKernelTable dvt_kernels_recurrent(void); /* LSTM GRU RNN */
 
 #ifdef __cplusplus
 }

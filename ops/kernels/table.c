@@ -29,7 +29,7 @@ static void join(void) {
       dvt_kernels_quantisation(),
       dvt_kernels_reduction(),
       dvt_kernels_resize(),
-      /* clang-format on */
+      /* clang-format on */,      dvt_kernels_recurrent(),
   };
   for (size_t i = 0; i < sizeof families / sizeof families[0]; ++i) {
     for (size_t k = 0; k < families[i].count; ++k) {

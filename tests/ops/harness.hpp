@@ -165,9 +165,10 @@ class Random {
 // A module with one node, to test definitions. Inputs are added in order.
 class OneNode {
  public:
-  OneNode(std::string op, int64_t opset) {
-    module_.opset_imports[""] = opset;
+  OneNode(std::string op, int64_t opset, std::string domain = "") {
+    module_.opset_imports[domain] = opset;
     init_.op = op;
+    init_.domain = domain;
     init_.name = "node";
   }
   OneNode& input(DvtDType dtype, ir::Shape shape) {
@@ -204,6 +205,33 @@ class OneNode {
     output_count_ = count;
     return *this;
   }
+  // Output `index` is one that nobody asks for.
+  OneNode& absent_output(uint32_t index) {
+    absent_outputs_ |= 1U << index;
+    return *this;
+  }
+  // The same node, with inputs of unknown extents in the place of constants, but for those in the
+  // bit mask `keep`.
+  [[nodiscard]] OneNode without_extents(uint32_t keep) const {
+    OneNode node(init_.op, module_.opset_imports.at(init_.domain));
+    node.init_.domain = init_.domain;
+    node.module_.opset_imports = module_.opset_imports;
+    node.init_.attributes = init_.attributes;
+    node.output_count_ = output_count_;
+    node.absent_outputs_ = absent_outputs_;
+    for (size_t i = 0; i < init_.inputs.size(); ++i) {
+      const ir::ValueId value = init_.inputs[i];
+      if (value == ir::kNoValue) {
+        node.absent_input();
+      } else if (module_.constant(value) != nullptr && i < 32 && (keep >> i & 1U) != 0) {
+        node.constant(*module_.constant(value));
+      } else {
+        const ir::Shape* shape = module_.shape(value);
+        node.input(module_.dtype(value), ir::Shape(shape == nullptr ? 0 : shape->size()));
+      }
+    }
+    return node;
+  }
   ir::Dim symbol(std::string_view name) { return ir::Dim::symbol(module_.intern_symbol(name)); }
   ir::Module& module() { return module_; }
   [[nodiscard]] ops::NodeView view() const { return {module_, node_}; }
@@ -212,7 +240,9 @@ class OneNode {
   Status infer() {
     if (node_ == ir::kNoNode) {
       for (uint32_t i = 0; i < output_count_; ++i) {
-        init_.outputs.push_back(module_.add_value(ir::kMainGraph, next_name()));
+        const bool absent = (absent_outputs_ >> i & 1U) != 0;
+        init_.outputs.push_back(absent ? ir::kNoValue
+                                       : module_.add_value(ir::kMainGraph, next_name()));
       }
       node_ = module_.add_node(ir::kMainGraph, init_);
     }
@@ -222,6 +252,7 @@ class OneNode {
     Status status = definition->infer(view(), found);
     for (uint32_t i = 0; status.ok() && i < output_count_; ++i) {
       const ir::ValueId value = module_.outputs(node_)[i];
+      if (value == ir::kNoValue) continue;
       module_.set_dtype(value, found[i].dtype);
       if (found[i].shape) module_.set_shape(value, *found[i].shape);
     }
@@ -291,6 +322,7 @@ class OneNode {
   ir::Module::NodeInit init_;
   ir::NodeId node_ = ir::kNoNode;
   uint32_t output_count_ = 1;
+  uint32_t absent_outputs_ = 0;
   uint32_t next_ = 0;
 };
 
