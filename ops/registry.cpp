@@ -19,11 +19,23 @@ Key key_of(const OperatorDefinition& definition) {
 std::vector<OperatorDefinition> join_families() {
   // clang-format off: one line each, for merges
   const std::array families = {
-      activation_operators(),  bitwise_operators(),      control_operators(),
-      convolution_operators(), elementwise_operators(),  integer_matrix_operators(),
-      matrix_operators(),      movement_operators(),     normalisation_operators(),
-      pooling_operators(),     quantisation_operators(), reduction_operators(),
-      resize_operators(),      shape_operators(),        recurrent_operators(),
+      activation_operators(),
+      bitwise_operators(),
+      channel_normalisation_operators(),
+      control_operators(),
+      convolution_operators(),
+      elementwise_operators(),
+      group_normalisation_operators(),
+      integer_matrix_operators(),
+      matrix_operators(),
+      movement_operators(),
+      normalisation_operators(),
+      pooling_operators(),
+      quantisation_operators(),
+      recurrent_operators(),
+      reduction_operators(),
+      resize_operators(),
+      shape_operators(),
   };
   // clang-format on
   std::vector<OperatorDefinition> all;

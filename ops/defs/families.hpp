@@ -28,5 +28,7 @@ std::span<const OperatorDefinition> quantisation_operators();
 std::span<const OperatorDefinition> recurrent_operators();
 std::span<const OperatorDefinition> reduction_operators();
 std::span<const OperatorDefinition> resize_operators();
+std::span<const OperatorDefinition> group_normalisation_operators();
+std::span<const OperatorDefinition> channel_normalisation_operators();
 
 }  // namespace davit::ops

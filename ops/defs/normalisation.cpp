@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "ops/defs/batch_training.hpp"
 #include "ops/defs/common.hpp"
 #include "ops/defs/families.hpp"
 
@@ -30,12 +31,12 @@ std::optional<ir::Shape> parameter_shape(const NodeView& node) {
 }
 
 Status infer_batch_norm(const NodeView& node, std::span<InferredOutput> outputs) {
-  if (is_training(node)) {
-    return node.error(DVT_UNSUPPORTED, "training mode is not supported; export for inference");
-  }
   outputs[0].dtype = node.input_dtype(0);
   const ir::Shape* x = node.input_shape(0);
-  if (x == nullptr) return {};
+  if (x == nullptr) {
+    if (is_training(node)) infer_batch_training(node, std::nullopt, outputs);
+    return {};
+  }
   if (x->empty()) return node.error(DVT_INVALID_ARGUMENT, "X must not be a scalar");
   outputs[0].shape = *x;
   const ir::Shape expected = *parameter_shape(node);
@@ -50,10 +51,12 @@ Status infer_batch_norm(const NodeView& node, std::span<InferredOutput> outputs)
     return mismatch(node, "input " + std::to_string(i) + " has the wrong shape",
                     shape_text(node, expected), shape_text(node, *shape));
   }
+  if (is_training(node)) infer_batch_training(node, expected, outputs);
   return {};
 }
 
 Result<Recipe> recipe_batch_norm(const NodeView& node) {
+  if (is_training(node)) return recipe_batch_training(node, is_spatial(node));
   auto kernel = require_kernel(node, "BatchNormalization", node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
   const DvtBatchNormAttributes attributes = {.epsilon = node.attribute_float("epsilon", 1e-5F),

@@ -17,13 +17,12 @@ struct Kind {
   std::string_view kernel;
   int64_t gates;
   size_t functions;  // Per direction.
-  uint32_t outputs;
   std::array<int64_t, 3> defaults;
 };
 constexpr Kind kLstm = {
-    "LSTM", 4, 3, 3, {DVT_RECURRENT_SIGMOID, DVT_RECURRENT_TANH, DVT_RECURRENT_TANH}};
-constexpr Kind kGru = {"GRU", 3, 2, 2, {DVT_RECURRENT_SIGMOID, DVT_RECURRENT_TANH, 0}};
-constexpr Kind kRnn = {"RNN", 1, 1, 2, {DVT_RECURRENT_TANH, 0, 0}};
+    "LSTM", 4, 3, {DVT_RECURRENT_SIGMOID, DVT_RECURRENT_TANH, DVT_RECURRENT_TANH}};
+constexpr Kind kGru = {"GRU", 3, 2, {DVT_RECURRENT_SIGMOID, DVT_RECURRENT_TANH, 0}};
+constexpr Kind kRnn = {"RNN", 1, 1, {DVT_RECURRENT_TANH, 0, 0}};
 
 // An activation of the standard, with its defaults of alpha and beta. Counts: those it takes.
 struct Function {
@@ -102,9 +101,7 @@ Result<DvtRecurrentAttributes> read_attributes(const NodeView& node, const Kind&
   attributes.layout = node.opset() >= 14 && node.attribute_int("layout", 0) != 0 ? 1 : 0;
   attributes.input_forget = node.attribute_int("input_forget", 0) != 0 ? 1 : 0;
   attributes.linear_before_reset = node.attribute_int("linear_before_reset", 0) != 0 ? 1 : 0;
-  for (uint32_t i = 0; i < kind.outputs; ++i) {
-    if (node.has_output(i)) attributes.outputs |= int64_t{1} << i;
-  }
+  attributes.outputs = present_outputs(node);
   if (node.has_attribute("clip")) {
     attributes.clips = 1;
     attributes.clip = node.attribute_float("clip", 0.0F);

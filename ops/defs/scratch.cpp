@@ -62,4 +62,12 @@ Status add_workspaces(const NodeView& node, Recipe& recipe, size_t count) {
   return {};
 }
 
+int64_t present_outputs(const NodeView& node) {
+  int64_t mask = 0;
+  for (uint32_t i = 0; i < node.output_count(); ++i) {
+    if (node.has_output(i)) mask |= int64_t{1} << i;
+  }
+  return mask;
+}
+
 }  // namespace davit::ops

@@ -1,4 +1,4 @@
-// scratch.hpp: scratch outputs of recipes, sized by the kernel itself.
+// scratch.hpp: outputs of recipes: workspaces, sized by the kernel itself, and optional ones.
 //
 // Threads  Pure functions of their arguments.
 // Trust    As ops/definition.hpp.
@@ -13,5 +13,8 @@ namespace davit::ops {
 // are what the kernel's infer() asks for; with dynamic ones they are 0, as nobody reads them then.
 // An error when the kernel refuses the operands.
 Status add_workspaces(const NodeView& node, Recipe& recipe, size_t count = 1);
+
+// Bit i: the node's output i is there. For kernels whose recipe lists present outputs only.
+int64_t present_outputs(const NodeView& node);
 
 }  // namespace davit::ops

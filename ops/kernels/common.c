@@ -96,6 +96,22 @@ DvtCode dvt_check_dtype(const DvtTensor* tensor, DvtDType dtype, const char* wha
                     dvt_dtype_text(tensor->dtype));
 }
 
+DvtCode dvt_check_dtypes(const DvtContext* ctx, uint32_t inputs, uint32_t outputs, DvtDType dtype,
+                         char* reason, size_t size) {
+  char what[24];
+  for (uint32_t i = 0; i < ctx->input_count + (uint32_t)ctx->output_count; ++i) {
+    const bool is_input = i < ctx->input_count;
+    const uint32_t index = is_input ? i : i - ctx->input_count;
+    if (index >= 32 || ((is_input ? inputs : outputs) >> index & 1u) == 0) continue;
+    const DvtCell* cell = is_input ? dvt_input(ctx, index) : dvt_output(ctx, index);
+    if (cell == NULL) continue;
+    (void)snprintf(what, sizeof what, is_input ? "input %u" : "output %u", index);
+    const DvtCode code = dvt_check_dtype(cell->tensor, dtype, what, reason, size);
+    if (code != DVT_OK) return code;
+  }
+  return DVT_OK;
+}
+
 DvtCode dvt_check_shape(const DvtTensor* tensor, uint32_t rank, const int64_t* dims,
                         const char* what, char* reason, size_t size) {
   if (tensor->rank == rank && memcmp(tensor->dims, dims, rank * sizeof dims[0]) == 0) return DVT_OK;

@@ -51,6 +51,11 @@ DvtCode dvt_check_attributes(const DvtContext* ctx, char* reason, size_t size);
 DvtCode dvt_check_dtype(const DvtTensor* tensor, DvtDType dtype, const char* what, char* reason,
                         size_t size);
 
+/* The inputs and outputs in the bit masks must have `dtype`, as far as they are present. After
+ * dvt_check_counts(). */
+DvtCode dvt_check_dtypes(const DvtContext* ctx, uint32_t inputs, uint32_t outputs, DvtDType dtype,
+                         char* reason, size_t size);
+
 /* Same rank and dims. */
 DvtCode dvt_check_same_shape(const DvtTensor* expected, const DvtTensor* got, const char* what,
                              char* reason, size_t size);

@@ -17,19 +17,22 @@ static void join(void) {
       dvt_kernels_activation(),
       dvt_kernels_alias(),
       dvt_kernels_bitwise(),
+      dvt_kernels_channel_normalisation(),
       dvt_kernels_convolution(),
       dvt_kernels_elementwise(),
       dvt_kernels_fill(),
       dvt_kernels_gather(),
+      dvt_kernels_group_normalisation(),
       dvt_kernels_integer_matrix(),
       dvt_kernels_matrix(),
       dvt_kernels_movement(),
       dvt_kernels_normalisation(),
       dvt_kernels_pooling(),
       dvt_kernels_quantisation(),
+      dvt_kernels_recurrent(),
       dvt_kernels_reduction(),
       dvt_kernels_resize(),
-      /* clang-format on */,      dvt_kernels_recurrent(),
+      /* clang-format on */
   };
   for (size_t i = 0; i < sizeof families / sizeof families[0]; ++i) {
     for (size_t k = 0; k < families[i].count; ++k) {

@@ -207,9 +207,13 @@ void mutate(OneNode& node, Source& source, int rounds, uint32_t keep) {
     for (int64_t i = source.between(1, 3); i > 0; --i) change(source, context);
     Call call(*context.kernel, context.inputs, context.outputs, record_of(context));
     std::string reason;
-    std::vector<DvtTensor> inferred;
-    const DvtCode shaped = call.infer(inferred, &reason);
-    CHECK((shaped == DVT_OK) == reason.empty());
+    // The image verifier has counted the outputs before anyone infers their shapes.
+    if (context.outputs.size() >= context.kernel->output_min &&
+        context.outputs.size() <= context.kernel->output_max) {
+      std::vector<DvtTensor> inferred;
+      const DvtCode shaped = call.infer(inferred, &reason);
+      CHECK((shaped == DVT_OK) == reason.empty());
+    }
     const DvtCode code = call.check(&reason);
     CHECK((code == DVT_OK) == reason.empty());
     if (code == DVT_OK) static_cast<void>(call.run());
