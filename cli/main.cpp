@@ -84,16 +84,6 @@ Status run_command(Session& session, Entry& entry) {
   }
 }
 
-// No file may be overwritten that the same command reads, or writes under another name.
-Status check_files(Session& session, const OptionSet& options) {
-  const auto conflict = options.file_conflict();
-  if (!conflict) return {};
-  if (conflict->written == "--json" || conflict->other == "--json") session.drop_json();
-  return usage_error(fmt::format("{} {} and {} {} are one file", conflict->written,
-                                 conflict->written_path, conflict->other, conflict->other_path),
-                     fmt::format("give {} a path of its own", conflict->written));
-}
-
 std::vector<Entry> make_entries(CLI::App& app, Session& session) {
   std::vector<Entry> entries;
   for (const auto make :
@@ -147,7 +137,7 @@ int main_with(const std::vector<std::string>& arguments) {
   if (entry != nullptr && status.ok() && entry->command->writes_document()) {
     session.document_on_stdout();
   }
-  if (entry != nullptr && status.ok()) status = check_files(session, *entry->options);
+  if (entry != nullptr && status.ok()) status = session.check_files(*entry->options);
   session.print_first_line(entry == nullptr ? "" : std::string(entry->command->name()));
   if (status.ok()) {
     status = entry == nullptr ? no_such_command(app, entries) : run_command(session, *entry);

@@ -94,7 +94,11 @@ Result<compiler::CompiledImage> compile_model(Session& session, const std::strin
     session.detail("stage {}\n", stage);
   };
   set_stage("compile");
-  return compiler::compile_onnx_file(path, *compile_options);
+  auto compiled = compiler::compile_onnx_file(path, *compile_options);
+  if (!compiled.ok()) return compiled;
+  Status status = session.check_files(options, compiled->report.external_files);
+  if (!status.ok()) return status;
+  return compiled;
 }
 
 Result<LoadedModel> open_model(Session& session, const std::string& path,

@@ -174,23 +174,27 @@ bool OptionSet::given(std::string_view name) const {
   return entry != nullptr && entry->option->count() > 0;
 }
 
-std::optional<OptionSet::Conflict> OptionSet::file_conflict() const {
+std::optional<OptionSet::Conflict> OptionSet::file_conflict(
+    std::span<const std::string> also_read) const {
   struct File {
-    const Entry* entry;
-    std::string path;
+    std::string option, path;
+    bool written;
   };
   std::vector<File> files;
   for (const Entry& entry : entries_) {
     if (entry.use == FileUse::kNone) continue;
-    for (std::string& path : entry.paths()) files.push_back({&entry, std::move(path)});
+    for (std::string& path : entry.paths()) {
+      files.push_back({entry.name, std::move(path), entry.use == FileUse::kWritten});
+    }
   }
+  for (const std::string& path : also_read) files.push_back({"the model's weights", path, false});
   for (size_t i = 0; i < files.size(); ++i) {
-    if (files[i].entry->use != FileUse::kWritten) continue;
+    if (!files[i].written) continue;
     for (size_t j = 0; j < files.size(); ++j) {
       // Two outputs meet once.
-      const bool both_written = files[j].entry->use == FileUse::kWritten;
-      if (i == j || (both_written && j < i) || !same_file(files[i].path, files[j].path)) continue;
-      return Conflict{files[i].entry->name, files[i].path, files[j].entry->name, files[j].path};
+      const bool met = i == j || (files[j].written && j < i);
+      if (met || !same_file(files[i].path, files[j].path)) continue;
+      return Conflict{files[i].option, files[i].path, files[j].option, files[j].path};
     }
   }
   return std::nullopt;

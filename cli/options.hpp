@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,12 +74,14 @@ class OptionSet {
   [[nodiscard]] bool given(std::string_view name) const;
 
   // A file that would be written although another option reads or writes it, under whatever
-  // spelling. To be asked before anything is opened.
+  // spelling; `also_read` are files that the model refers to. To be asked before anything is
+  // written.
   struct Conflict {
     std::string written, written_path;  // Option and path.
     std::string other, other_path;
   };
-  [[nodiscard]] std::optional<Conflict> file_conflict() const;
+  [[nodiscard]] std::optional<Conflict> file_conflict(
+      std::span<const std::string> also_read = {}) const;
 
   [[nodiscard]] std::vector<Setting> effective() const;
   // "--seed", "--json", ...: every name that parses.

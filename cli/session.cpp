@@ -123,6 +123,18 @@ void Session::add_report_options(OptionSet& options) {
   options.add("--verbose", verbose_, "More log", "short log");
 }
 
+Status Session::check_files(const OptionSet& options, std::span<const std::string> also_read) {
+  const auto conflict = options.file_conflict(also_read);
+  if (!conflict) return {};
+  if (conflict->written == "--json" || conflict->other == "--json") {
+    const std::lock_guard lock(settings_mutex_);
+    json_path_.clear();
+  }
+  return usage_error(fmt::format("{} {} and {} {} are one file", conflict->written,
+                                 conflict->written_path, conflict->other, conflict->other_path),
+                     fmt::format("give {} a path of its own", conflict->written));
+}
+
 void Session::document_on_stdout() {
   frame_ = stderr;
   set_verdict_fd(STDERR_FILENO);
@@ -237,11 +249,15 @@ int Session::finish_with(const Status& status, const Json& result) {
     stage = "report";
     reason = "cannot write to stdout";
   }
-  if (!json_path_.empty()) {
+  const std::string json_path = [&] {
+    const std::lock_guard lock(settings_mutex_);
+    return json_path_;
+  }();
+  if (!json_path.empty()) {
     // Names from a model need not be UTF-8; a document with a replacement is better than none.
     const std::string text =
         document(status, stage, exit, result).dump(2, ' ', false, Json::error_handler_t::replace);
-    const Status written = write_text(json_path_, text + "\n");
+    const Status written = write_text(json_path, text + "\n");
     if (!written.ok()) {
       write(stderr, details_of(written.detail(), "report"));
       if (exit == Exit::kOk) {

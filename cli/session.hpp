@@ -48,8 +48,9 @@ class Session {
   // ---- Options every sub-command has ------------------------------------------------------
   void add_report_options(OptionSet& options);
   [[nodiscard]] bool verbose() const { return verbose_; }
-  // Writes no document, since its path is that of another file of the command.
-  void drop_json() { json_path_.clear(); }
+  // Refuses a command that would overwrite a file that it reads, or writes under another name; see
+  // OptionSet::file_conflict(). If that file is the document's, no document is written.
+  Status check_files(const OptionSet& options, std::span<const std::string> also_read = {});
   // Frame lines go to stderr, since stdout carries a document.
   void document_on_stdout();
 
@@ -102,7 +103,7 @@ class Session {
 
   std::vector<std::string> arguments_;
   std::string command_;
-  std::mutex settings_mutex_;
+  std::mutex settings_mutex_;  // For what finish_now() reads: the settings and json_path_.
   std::vector<Setting> settings_;
   Json result_ = Json::object();
   std::optional<std::string> mismatch_;

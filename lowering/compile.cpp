@@ -246,7 +246,7 @@ Result<CompiledImage> compile_onnx_file(const std::string& path, const CompileOp
     CompileReport report;
     Stages stages(options, report);
     stages.start("import");
-    auto module = onnx_import::import_onnx_file(path);
+    auto module = onnx_import::import_onnx_file(path, &report.external_files);
     stages.finish();
     if (!module.ok()) return std::move(module.status());
     return compile_stages(*module, options, report);

@@ -110,13 +110,14 @@ Result<std::vector<std::byte>> ExternalData::read(const std::string& location, u
                    .expected = std::to_string(size) + " bytes at offset " + std::to_string(offset),
                    .got = std::to_string(file_size) + " bytes in the file"});
   }
-  uint64_t& total = total_bytes_[{info.st_dev, info.st_ino}];
-  const auto sum = checked_add(total, size);
+  File& read_file = files_[{info.st_dev, info.st_ino}];
+  if (read_file.path.empty()) read_file.path = *folder_ + "/" + location;
+  const auto sum = checked_add(read_file.total_bytes, size);
   if (!sum || *sum > checked_mul(file_size, kOverlapMax).value_or(UINT64_MAX)) {
     return Status(DVT_INVALID_IMAGE, DVT_STAGE_PARSE,
                   "tensors in external data '" + location + "' overlap too much");
   }
-  total = *sum;
+  read_file.total_bytes = *sum;
 
   std::vector<std::byte> bytes(size);
   for (uint64_t done = 0; done < size;) {
@@ -129,6 +130,12 @@ Result<std::vector<std::byte>> ExternalData::read(const std::string& location, u
   }
   digest_.update(bytes.data(), bytes.size());
   return bytes;
+}
+
+std::vector<std::string> ExternalData::files() const {
+  std::vector<std::string> paths;
+  for (const auto& [key, file] : files_) paths.push_back(file.path);
+  return paths;
 }
 
 }  // namespace davit::onnx_import

@@ -32,12 +32,20 @@ class ExternalData {
   // Bytes [offset, offset + size) of the file at `location`.
   Result<std::vector<std::byte>> read(const std::string& location, uint64_t offset, uint64_t size);
 
+  // Paths of all files that were read, each under the first of its spellings.
+  [[nodiscard]] std::vector<std::string> files() const;
+
  private:
+  struct File {
+    std::string path;
+    uint64_t total_bytes = 0;  // Handed out.
+  };
+
   std::optional<std::string> folder_;
   Digest& digest_;
-  // Bytes handed out per file, whatever its spellings: tensors that overlap many times over would
-  // turn a small file into much memory.
-  std::map<std::pair<dev_t, ino_t>, uint64_t> total_bytes_;
+  // By device and inode, whatever the spelling: tensors that overlap many times over would turn a
+  // small file into much memory.
+  std::map<std::pair<dev_t, ino_t>, File> files_;
 };
 
 }  // namespace davit::onnx_import

@@ -141,7 +141,8 @@ Status out_of_memory() {
 
 }  // namespace
 
-Result<ir::Module> import_onnx_file(const std::string& path) try {
+Result<ir::Module> import_onnx_file(const std::string& path,
+                                    std::vector<std::string>* external_files) try {
   Digest digest;
   onnx::ModelProto proto;
   if (Status status = parse_file(path, digest, proto); !status.ok()) return status;
@@ -149,6 +150,7 @@ Result<ir::Module> import_onnx_file(const std::string& path) try {
   ExternalData external(file.has_parent_path() ? file.parent_path().string() : ".", digest);
   Result<ir::Module> module = read_model(proto, external);
   if (!module.ok()) return module;
+  if (external_files != nullptr) *external_files = external.files();
   module->source_name = file.filename().string();
   module->source_digest = digest.hex();
   return module;

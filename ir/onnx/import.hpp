@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.hpp"
 #include "ir/module.hpp"
@@ -30,7 +31,9 @@ inline constexpr int64_t kOpsetMin = 1, kOpsetMax = 21;
 // Errors: DVT_IO_ERROR (cannot read), DVT_INVALID_IMAGE (breaks a rule of ONNX), DVT_UNSUPPORTED
 // (valid ONNX beyond the above: newer versions, sparse tensors, model-local functions, types other
 // than dense tensors), DVT_OUT_OF_MEMORY.
-Result<ir::Module> import_onnx_file(const std::string& path);
+// `external_files`, if not null, gets the paths of the external data that was read.
+Result<ir::Module> import_onnx_file(const std::string& path,
+                                    std::vector<std::string>* external_files = nullptr);
 
 // The same from memory. Without a folder, external data is an error.
 Result<ir::Module> import_onnx_bytes(std::span<const std::byte> bytes,

@@ -255,6 +255,19 @@ class SameFileTest(tool.ToolTest):
         self.refused("run", image, "--test-data", "sets", "--output-data",
                      "@sets/test_data_set_0/input_0.pb", names=["--test-data", "--output-data"])
 
+    def test_an_output_is_no_external_data(self):
+        tensor = (tool.field(1, 0, 2) + tool.field(2, 0, F32) + tool.field(8, 2, b"w") +
+                  tool.field(14, 0, 1) + tool.field(13, 2, tool.field(1, 2, b"location") +
+                                                    tool.field(2, 2, b"model.bin")))
+        model = tool.onnx_model([("Add", "", "add", ["x", "w"], ["y"])], [("x", F32, [2])],
+                                [("y", F32, [2])], initializers=[tensor])
+        self.path("model.bin", b"12345678")
+        self.path("model.onnx", model)
+        words = ["--output", "the model's weights", "model.bin"]
+        self.refused("compile", "model.onnx", "-o", "./model.bin", names=words)
+        self.refused("run", "model.onnx", "--json", "model.bin", names=["--json", *words[1:]])
+        self.check_passed(davit("compile", "model.onnx", "-o", "model.davit", cwd=self.folder))
+
     def test_outputs_are_different_files(self):
         image = os.path.basename(self.image())
         os.mkdir(self.path("folder"))

@@ -80,8 +80,9 @@ def value_info(name, element, dims):
     return field(1, 2, name.encode()) + field(2, 2, field(1, 2, tensor_type))
 
 
-def onnx_model(nodes, inputs, outputs, opset=13):
-    """nodes: (op, domain, name, inputs, outputs); inputs and outputs: (name, element type, dims)."""
+def onnx_model(nodes, inputs, outputs, opset=13, initializers=()):
+    """nodes: (op, domain, name, inputs, outputs); inputs and outputs: (name, element type, dims);
+    initializers: messages."""
     graph = b""
     for op, domain, name, node_in, node_out in nodes:
         node = b"".join(field(1, 2, i.encode()) for i in node_in)
@@ -89,6 +90,7 @@ def onnx_model(nodes, inputs, outputs, opset=13):
         node += field(3, 2, name.encode()) + field(4, 2, op.encode())
         graph += field(1, 2, node + (field(7, 2, domain.encode()) if domain else b""))
     graph += field(2, 2, b"g")
+    graph += b"".join(field(5, 2, tensor) for tensor in initializers)
     graph += b"".join(field(11, 2, value_info(*i)) for i in inputs)
     graph += b"".join(field(12, 2, value_info(*o)) for o in outputs)
     imports = field(8, 2, field(2, 0, opset))
