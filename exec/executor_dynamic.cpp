@@ -47,7 +47,8 @@ void DvtExecutor::build_flow_nodes(const StepList& list) {
   const GraphView& graph = *list.graph;
   for (uint32_t node = 0; node < list.count; ++node) {
     const auto bodies = graph.bodies_of(node);
-    if (bodies.empty()) continue;
+    const DvtHostNode kind = dvt_host_node(view_.kernels[graph.kernel[node]]);
+    if (kind != DVT_HOST_IF && kind != DVT_HOST_LOOP) continue;
     auto* const record = block_.at<DvtFlowNode>(layout_.flow_nodes) + flow_node_count_++;
     auto* body = block_.at<DvtBody>(layout_.bodies) + body_count_;
     body_count_ += bodies.size();
@@ -62,7 +63,6 @@ void DvtExecutor::build_flow_nodes(const StepList& list) {
     for (const uint32_t id : bodies) {
       *body++ = {.steps = bodies_[id].steps, .count = bodies_[id].count, .graph = id};
     }
-    const DvtHostNode kind = dvt_host_node(view_.kernels[graph.kernel[node]]);
     const uint32_t collected = davit::exec::collected_outputs(kind, graph, node);
     const uint32_t states = static_cast<uint32_t>(
         collected == 0 ? 0 : static_cast<const DvtLoopAttributes*>(record->attributes)->states);

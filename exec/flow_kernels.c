@@ -206,7 +206,7 @@ DvtCode dvt_run_loop(void* context) {
   begin(&loop);
   for (; go_on != 0 && loop.iteration < trip; ++loop.iteration) {
     *(int64_t*)parameter(&loop, 0)->data = loop.iteration;
-    *(uint8_t*)parameter(&loop, 1)->data = go_on;
+    *(uint8_t*)parameter(&loop, 1)->data = go_on != 0 ? 1 : 0;
     code = run_body(ctx, 0);
     for (int64_t j = 0; j < loop.counts->collected && code == DVT_OK; ++j) {
       code = append(&loop, j, trip);

@@ -96,10 +96,11 @@ DynamicCounts count_dynamic(const ImageView& image) {
           counts.memo_bytes += uint64_t{DVT_SHAPE_MEMO_WAYS} * facts.memo_bytes;
         }
       }
-      const uint64_t bodies = graph.bodies_of(node).size();
-      counts.flow_nodes += bodies > 0 ? 1 : 0;
-      counts.bodies += bodies;
-      counts.collected += collected_outputs(kinds[graph.kernel[node]], graph, node);
+      const DvtHostNode kind = kinds[graph.kernel[node]];
+      if (kind != DVT_HOST_IF && kind != DVT_HOST_LOOP) continue;
+      ++counts.flow_nodes;
+      counts.bodies += graph.bodies_of(node).size();
+      counts.collected += collected_outputs(kind, graph, node);
     }
   }
   return counts;

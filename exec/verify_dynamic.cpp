@@ -688,16 +688,18 @@ Status DynamicValues::scan(uint32_t graph) {
   return finish();
 }
 
-}  // namespace
-
-namespace {
-
-// Nothing is dynamic, no node runs bodies, and no kernel is steered by data.
+// Nothing is dynamic, no node runs bodies, no kernel is steered by data or needs dynamic outputs,
+// and every node of Main runs each time.
 bool is_plain(const ImageView& view) {
-  if (view.has_dynamic_descs) return false;
+  if (view.has_dynamic_descs || view.graphs[view.main].shape_nodes != 0) return false;
   const auto kinds = host_nodes(view);
   if (std::any_of(kinds.begin(), kinds.end(),
                   [](DvtHostNode kind) { return kind != DVT_HOST_OTHER; })) {
+    return false;
+  }
+  constexpr uint32_t kNeedsDynamic = DVT_KERNEL_SHAPES_OUTPUTS | DVT_KERNEL_ALIAS;
+  if (std::any_of(view.kernel_refs.begin(), view.kernel_refs.end(),
+                  [](const KernelRefView& ref) { return (ref.flags & kNeedsDynamic) != 0; })) {
     return false;
   }
   return std::none_of(view.kernels.begin(), view.kernels.end(),

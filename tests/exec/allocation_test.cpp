@@ -12,6 +12,7 @@
 
 #include "davit/davit.hpp"
 #include "tests/exec/support.hpp"
+#include "tests/support/dynamic_kernels.hpp"
 
 // glibc's own names of the functions that are replaced below.
 extern "C" {
@@ -163,4 +164,42 @@ TEST_CASE("an observed run allocates nothing of its own") {
           static_cast<void>(error);
         }) == 0);
   CHECK(events == 3);
+}
+
+TEST_CASE("runs with dynamic shapes allocate nothing once they have seen the shapes") {
+  for (const char* source : {davit::test::kDynamicSample, davit::test::kFlowSample}) {
+    const TextImage text(source);
+    auto executor = Executor::create(text.image);
+    REQUIRE(executor);
+    const bool flow = source == davit::test::kFlowSample;
+    std::array<float, 32> x{};
+    std::array<int64_t, 2> dims{};
+    const bool yes = true;
+    const int64_t count = 2;
+    bool failed = false;
+    if (flow) {
+      for (const uint32_t i : {1, 2, 4}) {
+        failed = failed || executor->bind_input(i, std::span<const bool>(&yes, 1));
+      }
+      failed = failed || executor->bind_input(3, std::span<const int64_t>(&count, 1));
+    } else {
+      failed = failed || executor->bind_input(1, std::span<const int64_t>(&count, 1));
+      failed = failed || executor->bind_output(3, std::span<int64_t>(dims));
+    }
+    const auto run = [&](int64_t rows) {
+      const int64_t shape[] = {rows, 4};
+      failed = failed || executor->bind_input(0, std::span<const float>(x), DVT_F32,
+                                              std::span(shape).first(flow ? 1 : 2));
+      failed = failed || executor->run();
+    };
+    const auto rounds = [&](int count) {
+      for (int round = 0; round < count; ++round) {
+        for (const int64_t rows : {1, 8, 3, 5, 2, 7}) run(rows);
+      }
+    };
+    rounds(20);
+    REQUIRE(!failed);
+    CHECK(allocations_of([&] { rounds(20); }) == 0);
+    CHECK(!failed);
+  }
 }

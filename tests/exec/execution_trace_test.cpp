@@ -13,6 +13,7 @@
 #include "davit/davit.hpp"
 #include "exec/execution_trace.hpp"
 #include "tests/exec/support.hpp"
+#include "tests/support/dynamic_kernels.hpp"
 
 using davit::Executor;
 using davit::exec::ExecutionTrace;
@@ -100,6 +101,38 @@ TEST_CASE("a trace has a slice for every node, with its names, shapes and bytes"
   CHECK(phases.at("e").size() == 2);
   CHECK(phases.at("b")[0]["id"] != phases.at("b")[1]["id"]);
   CHECK(phases.at("b")[1]["args"]["result"] == "ok");
+}
+
+TEST_CASE("nodes of bodies have slices inside that of the node that runs them") {
+  const TextImage text(davit::test::kFlowSample);
+  Executor executor = load(text);
+  const Floats x = {1, 2, 3, 4};
+  const int64_t length = 4;
+  const int64_t trip = 2;
+  const bool yes = true;
+  REQUIRE(!executor.bind_input(0, std::span<const float>(x), DVT_F32, std::span(&length, 1)));
+  for (const uint32_t i : {1, 2, 4}) {
+    REQUIRE(!executor.bind_input(i, std::span<const bool>(&yes, 1)));
+  }
+  REQUIRE(!executor.bind_input(3, std::span<const int64_t>(&trip, 1)));
+  ExecutionTrace trace(*text.image.get(), 1);
+  CHECK(traced_run(executor, trace) == DVT_OK);
+  auto phases = by_phase(document_of(trace));
+  json loop;
+  std::vector<json> inside;
+  for (const json& slice : phases["X"]) {
+    if (slice.at("name") == "loop") loop = slice;
+    if (slice.at("name") == "loop.body/add" && slice.at("args").at("kernel") == "dyn.Add") {
+      inside.push_back(slice);
+    }
+  }
+  REQUIRE(inside.size() == 2);
+  CHECK(!loop.at("args").contains("body"));
+  for (const json& slice : inside) {
+    CHECK(slice.at("args").at("body") == 5);
+    CHECK(slice.at("args").at("node_id") == 2);
+    CHECK(slice.at("ts") >= loop.at("ts"));
+  }
 }
 
 TEST_CASE("arrows lead from the slice of each producer to that of its consumer") {

@@ -4,9 +4,11 @@
 
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 #include "exec/runtime.h"
 #include "lowering/image/image_model.hpp"
+#include "tests/support/dynamic_kernels.hpp"
 
 namespace davit::test {
 
@@ -110,11 +112,11 @@ std::vector<DvtKernel> make_kernels() {
 }
 
 Image open_text(std::span<const std::byte> bytes) {
-  const DvtKernelTable tables[] = {exec_kernels()};
+  const DvtKernelTable tables[] = {exec_kernels(), dynamic_kernels()};
   DvtImageOptions options;
   dvt_image_options_init(&options);
   options.kernel_tables = tables;
-  options.kernel_table_count = 1;
+  options.kernel_table_count = std::size(tables);
   auto image = Image::borrow(bytes, &options);
   INFO(image.error().text());
   REQUIRE(image);
@@ -129,7 +131,7 @@ DvtKernelTable exec_kernels() {
 }
 
 std::vector<std::byte> assemble(std::string_view text) {
-  const DvtKernelTable tables[] = {exec_kernels()};
+  const DvtKernelTable tables[] = {exec_kernels(), dynamic_kernels()};
   auto model = image::assemble_text(text, tables);
   INFO(model.status().to_string());
   REQUIRE(model.ok());
@@ -140,7 +142,7 @@ std::vector<std::byte> assemble(std::string_view text) {
 }
 
 std::string assembly_error(std::string_view text) {
-  const DvtKernelTable tables[] = {exec_kernels()};
+  const DvtKernelTable tables[] = {exec_kernels(), dynamic_kernels()};
   const auto model = image::assemble_text(text, tables);
   if (!model.ok()) return model.status().to_string();
   const auto bytes = image::write_image(*model, tables);

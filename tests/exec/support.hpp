@@ -16,6 +16,7 @@ namespace davit::test {
 // t.Step  any operands; does nothing but what `control` says. Its first output, if it is a word,
 //         is set to the node's index.
 // t.Deny  its check refuses every operand
+// Images may use the kernels of tests/support/dynamic_kernels.hpp, too.
 DvtKernelTable exec_kernels();
 
 // What t.Step does on this thread.

@@ -36,10 +36,6 @@ extern const std::string_view kCpuSample;
 extern const std::string_view kDeviceSample;
 // A node with two bodies, one of which has a body of its own.
 extern const std::string_view kBodySample;
-// Dynamic shapes: shape nodes, heap values, a reference, outputs whose shapes depend on data.
-extern const std::string_view kDynamicSample;
-// Branches and loops with dynamic values, nested, with captures.
-extern const std::string_view kFlowSample;
 
 // Text to model and bytes; a failure ends the test case.
 image::ImageModel parse(std::string_view text);

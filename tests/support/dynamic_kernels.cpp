@@ -238,4 +238,129 @@ DvtKernelTable dynamic_kernels() {
   return {kernels, std::size(kernels)};
 }
 
+// n0 to n4 are shape nodes: n4 needs the dims of x, not its data.
+const char* const kDynamicSample = R"davit(davit 1.2 target cpu
+input x: f32[N=?1..8, 4] dynamic
+input count: i64[]
+output y: f32[N=?1..8, 4] dynamic
+output kept: f32[...] dynamic
+output where: i64[?] dynamic
+output dims: i64[2]
+planned shape: i64[2]
+heap a: f32[?, 4] dynamic
+heap flat: f32[?] dynamic
+heap some: f32[?] dynamic
+heap first: f32[...] dynamic
+heap rest: f32[...] dynamic
+
+graph main shape_nodes=5 {
+  n0: a = InferShape(x) {target=6}
+  n1: y = InferShape(a, a) {target=16}
+  n2: y = BindOutput() {output=0}
+  n3: InferShape(x) {target=4}
+  n4: shape = dyn.Shape(x) origin="shape"
+  n5: a = AllocHost()
+  n6: a = dyn.Double(x) origin="double"
+  n7: flat = InferShape(a) {target=8}
+  n8: flat = ReferTo<dyn.Flat>(a)
+  n9: some = InferShape(flat, count) {target=11}
+  n10: some = AllocHost()
+  n11: some = dyn.Take(flat, count) origin="take"
+  n12: kept, where = InferShape(some) {target=15}
+  n13: kept = BindOutput() {output=1}
+  n14: where = BindOutput() {output=2}
+  n15: kept, where = dyn.Keep(some) origin="keep"
+  n16: y = dyn.Add(a, a) origin="add"
+  n17: first, rest = InferShape(a) {target=19}
+  n18: first, rest = AllocHost()
+  n19: first, rest = dyn.Halves(a) origin="halves"
+  n20: dims = Copy(shape)
+  FreeHost(a, some, first, rest) after=[n11, n15, n16]
+}
+)davit";
+
+const char* const kFlowSample = R"davit(davit 1.2 target cpu
+input x: f32[?1..8] dynamic
+input go: bool[]
+input deep: bool[]
+input trip: i64[]
+input more: bool[]
+output y: f32[...] dynamic
+output all: f32[...] dynamic
+const two: i64[] = {2}
+planned i: i64[]
+planned cond: bool[]
+planned next: bool[]
+planned i2: i64[]
+planned cond2: bool[]
+planned next2: bool[]
+heap start: f32[?] dynamic
+heap twice: f32[?] dynamic
+heap last: f32[?] dynamic
+heap rows: f32[?, ?] dynamic
+heap state: f32[...] dynamic
+heap state_next: f32[...] dynamic
+heap row: f32[...] dynamic
+heap sum: f32[...] dynamic
+heap state2: f32[...] dynamic
+heap state2_next: f32[...] dynamic
+
+graph main {
+  start = If(go, x, deep) bodies=[then, else] origin="if"
+  last, rows, i, cond, state, next, state_next, row = Loop(trip, more, start, x) {states=1, collected=1} bodies=[body] origin="loop"
+  y = InferShape(last) {target=4} origin="y"
+  y = BindOutput() {output=0} origin="y"
+  y = dyn.Double(last) origin="y"
+  all = InferShape(rows) {target=7} origin="all"
+  all = BindOutput() {output=1} origin="all"
+  all = dyn.Double(rows) origin="all"
+  FreeHost(start, last, rows)
+}
+
+graph body then {
+  start = InferShape(x) {target=2} origin="if.then/double"
+  start = AllocHost() origin="if.then/double"
+  start = dyn.Double(x) origin="if.then/double"
+}
+
+graph body else {
+  start = If(deep, x) bodies=[deep_then, deep_else] origin="if.else/if"
+}
+
+graph body deep_then {
+  start = InferShape(x, x) {target=2}
+  start = AllocHost()
+  start = dyn.Add(x, x) origin="if.else/if.then/add"
+}
+
+graph body deep_else {
+  twice = InferShape(x) {target=2}
+  twice = AllocHost()
+  twice = dyn.Double(x) origin="if.else/if.else/twice"
+  start = InferShape(twice) {target=5}
+  start = AllocHost()
+  start = dyn.Double(twice) origin="if.else/if.else/start"
+  FreeHost(twice)
+}
+
+graph body body {
+  sum = InferShape(state, x) {target=2} origin="loop.body/add"
+  sum = AllocHost() origin="loop.body/add"
+  sum = dyn.Add(state, x) origin="loop.body/add"
+  state_next, i2, cond2, state2, next2, state2_next = Loop(two, _, sum, i, two) {states=1, collected=0} bodies=[inner] origin="loop.body/loop"
+  row = InferShape(sum) {target=6} origin="loop.body/row"
+  row = AllocHost() origin="loop.body/row"
+  row = dyn.Double(sum) origin="loop.body/row"
+  next = dyn.Less(i, two) origin="loop.body/less"
+  FreeHost(sum)
+}
+
+graph body inner {
+  state2_next = InferShape(state2) {target=2} origin="loop.body/loop.body/double"
+  state2_next = AllocHost() origin="loop.body/loop.body/double"
+  state2_next = dyn.Double(state2) origin="loop.body/loop.body/double"
+  next2 = dyn.Less(i2, two) origin="loop.body/loop.body/less"
+}
+)davit";
+
 }  // namespace davit::test

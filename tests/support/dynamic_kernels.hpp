@@ -1,4 +1,5 @@
-// dynamic_kernels.hpp: small kernels with shape functions, for tests of dynamic shapes and bodies.
+// dynamic_kernels.hpp: small kernels with shape functions, for tests of dynamic shapes and bodies,
+// and images made of them.
 //
 //   dyn.Double  (a) -> b            f32, b = 2 a, same shape; pure
 //   dyn.Add     (a, b) -> c         f32, one shape; pure
@@ -30,5 +31,17 @@ struct DynamicControl {
   uint32_t runs = 0, infers = 0;
 };
 extern thread_local DynamicControl dynamic_control;
+
+// Images of these kernels as text (docs/image.md).
+//
+// Dynamic shapes: shape nodes, heap values, a reference, outputs whose shapes depend on data.
+//   y = 4 x, kept = the positive ones of the first `count` elements of 2 x, where = their indices,
+//   dims = those of x
+extern const char* const kDynamicSample;
+// Branches and loops with dynamic values, nested, with captures.
+//   state = go or deep ? 2 x : 4 x
+//   for i in 0..trip, while more: sum = state + x; rows[i] = 2 sum; state = 4 sum; more = i < 2
+//   y = 2 state, all = 2 rows
+extern const char* const kFlowSample;
 
 }  // namespace davit::test

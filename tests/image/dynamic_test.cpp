@@ -1,0 +1,761 @@
+// Stage 6b of the verifier: values whose shape is set at run time, and nodes that run bodies. One
+// broken rule per check. An image that passed in spite of one would read memory that is not there.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+
+#include "exec/image.hpp"
+#include "tests/image/support.hpp"
+
+using namespace davit::test;  // NOLINT(google-build-using-namespace)
+using davit::image::GraphRole;
+using davit::image::ImageModel;
+using davit::image::kNone;
+using davit::image::Node;
+using davit::image::ValueKind;
+
+namespace {
+
+const std::string kValues = R"(davit 1.2 target cpu
+input x: f32[?1..8] dynamic
+input n: i64[]
+input s: f32[4]
+const w: f32[4] = fill 1
+const two: i64[] = {2}
+planned p: f32[4]
+planned p2: i64[1]
+heap a: f32[?] dynamic
+heap b: f32[?] dynamic
+heap c: i64[?] dynamic
+)";
+
+// What write_image() says of the nodes of Main.
+std::string main_message(const std::string& nodes, const std::string& values = "",
+                         const std::string& head = "graph main {\n") {
+  return write_message(kValues + values + head + nodes + "}\n");
+}
+
+// a = 2 x, filled after node 2.
+const std::string kFillA = "a = InferShape(x) {target=2}\na = AllocHost()\na = dyn.Double(x)\n";
+
+// The same after a change of a node of a sample.
+std::string change(std::string_view sample, uint32_t graph, uint32_t node,
+                   const std::function<void(Node&)>& f) {
+  return write_message(sample, [&](ImageModel& m) { f(m.graphs[graph].nodes[node]); });
+}
+
+uint32_t value_named(const ImageModel& model, std::string_view name) {
+  for (uint32_t i = 0; i < model.values.size(); ++i) {
+    if (model.values[i].name == name) return i;
+  }
+  return kNone;
+}
+
+template <class T>
+void set_attribute(Node& node, size_t index, T number) {
+  std::memcpy(node.attributes.data() + index * sizeof number, &number, sizeof number);
+}
+
+}  // namespace
+
+TEST_CASE("the samples are valid, and their text comes back the same") {
+  for (const std::string_view sample : {kDynamicSample, kFlowSample}) {
+    const auto bytes = assemble(sample);
+    CHECK(open_message(bytes) == "");
+    auto model = davit::image::read_image_model(bytes);
+    REQUIRE(model.ok());
+    CHECK(assemble(davit::image::dump_text(*model, tables())) == bytes);
+  }
+}
+
+// ---- Descriptors -------------------------------------------------------------------------------
+
+TEST_CASE("descriptors of dynamic values") {
+  const auto desc = [](const std::function<void(DvtTensor&)>& f) {
+    return write_message(kDynamicSample,
+                         [&](ImageModel& m) { f(m.values[value_named(m, "flat")].tensor); });
+  };
+  const auto ends = [](const std::string& text, const std::string& end) {
+    return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+  };
+  CHECK(desc([](DvtTensor&) {}) == "");
+  CHECK(ends(desc([](DvtTensor& t) { t.rank = 9; }), "rank: 9 is more than 8"));
+  CHECK(ends(desc([](DvtTensor& t) { t.rank = 254; }), "rank: 254 is more than 8"));
+  CHECK(ends(desc([](DvtTensor& t) { t.bytes = 4; }), "bytes: must be 0 for a dynamic shape"));
+  CHECK(ends(desc([](DvtTensor& t) { t.dims[0] = -2; }),
+             "dims[0]: must be -1 or an extent, and zero beyond the rank"));
+  CHECK(ends(desc([](DvtTensor& t) { t.dims[3] = -1; }),
+             "dims[3]: must be -1 or an extent, and zero beyond the rank"));
+  CHECK(ends(desc([](DvtTensor& t) { t.rank = DVT_RANK_UNKNOWN; }),
+             "dims[0]: must be -1 or an extent, and zero beyond the rank"));
+  CHECK(ends(desc([](DvtTensor& t) { t.flags = 0; }), "negative, or more elements than 2^63 - 1"));
+  CHECK(ends(desc([](DvtTensor& t) { t.flags = 3; }), "unknown flags, or reserved is not zero"));
+  CHECK(ends(desc([](DvtTensor& t) { t.dtype = DVT_STRING; }), "have no fixed size"));
+}
+
+TEST_CASE("heap values are dynamic; else only ports are") {
+  const char* const message = "heap values have dynamic shapes, others but ports have not";
+  CHECK(main_message("", "heap h: f32[4]\n") == std::string("values.desc[10]: ") + message);
+  CHECK(main_message("", "planned h: f32[?] dynamic\n") ==
+        std::string("values.desc[10]: ") + message);
+  CHECK(main_message("", "const h: f32[4] dynamic = fill 1\n") != "");
+  CHECK(main_message("", "device h: f32[?] dynamic\n") ==
+        std::string("values.desc[10]: ") + message);
+  CHECK(write_message(kDynamicSample, [](ImageModel& m) {
+          m.values[value_named(m, "a")].offset = 8;
+        }).find("must be 0 for words, device and heap values") != std::string::npos);
+}
+
+TEST_CASE("a port whose shape is dynamic has one value, and no ranges without a rank") {
+  CHECK(main_message("", "view v: f32[?] dynamic of input \"x\"\n") ==
+        "values.desc[10]: a port whose shape is dynamic has one value");
+  CHECK(main_message("", "view v: f32[4] of input \"x\"\n") ==
+        "values.desc[10]: a port whose shape is dynamic has one value");
+  CHECK(write_message(kDynamicSample, [](ImageModel& m) {
+          m.values[0].tensor.rank = DVT_RANK_UNKNOWN;
+          m.values[0].tensor.dims[0] = m.values[0].tensor.dims[1] = 0;
+        }) == "inputs[0].dims: the rank is unknown");
+  CHECK(write_message(kDynamicSample, [](ImageModel& m) { m.inputs[0].dims[1].max = 5; }) ==
+        "inputs[0].dims[1]: must be 0 <= min <= max = the descriptor's extent, if it has one");
+}
+
+TEST_CASE("shape_nodes: of Main, and no more than there are") {
+  CHECK(write_message(kDynamicSample, [](ImageModel& m) { m.graphs[0].shape_nodes = 99; }) ==
+        "graphs[0].shape_nodes: 99, but there are 22 nodes, and only Main has any");
+  CHECK(write_message(kFlowSample, [](ImageModel& m) { m.graphs[1].shape_nodes = 1; }) ==
+        "graphs[1].shape_nodes: 1, but there are 3 nodes, and only Main has any");
+}
+
+// ---- InferShape --------------------------------------------------------------------------------
+
+TEST_CASE("an InferShape has a target: a later node that computes") {
+  const auto target = [](int64_t to) {
+    return change(kDynamicSample, 0, 7, [&](Node& n) { set_attribute(n, 0, to); });
+  };
+  const std::string here = "graphs[0] node 7 (InferShape): ";
+  for (const int64_t to :
+       {int64_t{7}, int64_t{6}, int64_t{-1}, int64_t{22}, INT64_MIN, (int64_t{1} << 32) + 8}) {
+    CHECK(target(to) == here + "target " + std::to_string(to) + " is not a later node");
+  }
+  CHECK(target(9) == here + "target 9 computes nothing");
+  CHECK(target(10) == here + "target 10 computes nothing");
+  CHECK(target(21) == here + "target 21 computes nothing");
+  // Node 6 has node 0 already.
+  CHECK(change(kDynamicSample, 0, 3, [](Node& n) {
+          set_attribute(n, 0, int64_t{6});
+        }).find("target 6 has an InferShape already") != std::string::npos);
+  const std::string body =
+      "{\na = InferShape(x) {target=2}\na = AllocHost()\na = dyn.Double(x)\n}\n";
+  CHECK(write_message(kValues + "input go: bool[]\ngraph main {\na = InferShape(x) {target=1}\n" +
+                      "a = If(go, x) bodies=[t, e]\nFreeHost(a)\n}\ngraph body t " + body +
+                      "graph body e " + body) ==
+        "graphs[0] node 0 (InferShape): target 1 computes nothing");
+}
+
+TEST_CASE("a kernel without a shape function takes static shapes only") {
+  const std::string text =
+      "a = InferShape(x) {target=2}\na = AllocHost()\n"
+      "a = test.Copy(x) origin=\"here\"\nFreeHost(a)\n";
+  ImageModel model = parse(kValues + "graph main {\n" + text + "}\n");
+  const auto bytes = davit::image::write_image(model, tables());
+  REQUIRE(!bytes.ok());
+  CHECK(bytes.status().code() == DVT_UNSUPPORTED);
+  CHECK(bytes.status().detail().message ==
+        "graphs[0] node 2: kernel \"test.Copy\" has no shape function");
+  CHECK(bytes.status().detail().node == "here");
+}
+
+TEST_CASE("an InferShape has the operands of its target") {
+  const auto inputs = [](std::vector<uint32_t> to) {
+    return change(kDynamicSample, 0, 9, [&](Node& n) { n.inputs = to; });
+  };
+  const std::string here = "graphs[0] node 9 (InferShape): ";
+  // Values: 0 x, 1 count, 7 a, 8 flat, 9 some.
+  CHECK(inputs({8}) == here + "has 1 inputs, its target 2");
+  CHECK(inputs({8, 1, 1}) == here + "has 3 inputs, its target 2");
+  CHECK(inputs({7, 1}) == here + "input 0 is not the one that its target asks for");
+  CHECK(inputs({kNone, 1}) == here + "input 0 is not the one that its target asks for");
+  // What the kernel reads on the host it reads here.
+  CHECK(inputs({8, kNone}) == here + "input 1 is not the one that its target asks for");
+  // And nothing else.
+  CHECK(main_message("b = InferShape(s, x) {target=1}\nb = dyn.Add(s, x)\n")
+            .find("input 0 is not the one that its target asks for") != std::string::npos);
+  const auto outputs = [](std::vector<uint32_t> to) {
+    return change(kDynamicSample, 0, 17, [&](Node& n) { n.outputs = to; });
+  };
+  const std::string there = "graphs[0] node 17 (InferShape): ";
+  CHECK(outputs({10}) == there + "output 1 is not the dynamic output of its target");
+  CHECK(outputs({11, 10}) == there + "output 0 is not the dynamic output of its target");
+  CHECK(main_message("a, b = InferShape(x) {target=1}\na = dyn.Double(x)\n") ==
+        "graphs[0] node 0 (InferShape): has more outputs than its target");
+}
+
+TEST_CASE("shapes are read when they are final") {
+  // Before there is one.
+  CHECK(main_message("b = InferShape(a) {target=1}\nb = dyn.Double(a)\n")
+            .find("is read before it is written") != std::string::npos);
+  // Upper bounds are none, neither before nor after there is memory for them.
+  const std::string bounds = "a, c = InferShape(x) {target=T}\n";
+  const std::string early = "b = InferShape(a) {target=9}\n";
+  const std::string memory = "a, c = AllocHost()\n";
+  const std::string keep = "a, c = dyn.Keep(x)\n";
+  const auto with_target = [&](const char* target) {
+    std::string text = bounds;
+    return text.replace(text.find('T'), 1, target);
+  };
+  CHECK(main_message(with_target("3") + "b = InferShape(a) {target=4}\n" + memory + keep +
+                     "b = dyn.Double(a)\n") ==
+        "graphs[0] node 1 (InferShape): the shape of value 7 \"a\" is not final here");
+  CHECK(main_message(with_target("3") + memory + "b = InferShape(a) {target=4}\n" + keep +
+                     "b = dyn.Double(a)\n") ==
+        "graphs[0] node 2 (InferShape): the shape of value 7 \"a\" is not final here");
+  CHECK(main_message(with_target("2") + memory + keep +
+                     "b = InferShape(a) {target=5}\nb = AllocHost()\nb = dyn.Double(a)\n"
+                     "FreeHost(a, b, c)\n") == "");
+  // A shape that follows from shapes is final with or without memory.
+  CHECK(main_message("a = InferShape(x) {target=4}\na = AllocHost()\n"
+                     "b = InferShape(a) {target=5}\nb = AllocHost()\na = dyn.Double(x)\n"
+                     "b = dyn.Double(a)\nFreeHost(a, b)\n") == "");
+  // Not of memory that is gone.
+  CHECK(main_message(kFillA + "free: FreeHost(a)\nb = InferShape(a) {target=5} after=[free]\n"
+                              "b = dyn.Double(a)\n") ==
+        "graphs[0] node 4 (InferShape): the shape of value 7 \"a\" is not final here");
+  // What the kernel reads on the host has data.
+  CHECK(main_message("c = InferShape(x) {target=3}\nb = InferShape(x, c) {target=4}\n"
+                     "c = AllocHost()\nc = dyn.Shape(x)\nb = dyn.Take(x, c)\n") ==
+        "graphs[0] node 1 (InferShape): value 9 \"c\" has no data here");
+}
+
+TEST_CASE("a value gets its shape once") {
+  CHECK(main_message("a = InferShape(x) {target=2}\na = InferShape(x) {target=3}\n"
+                     "a = dyn.Double(x)\na = dyn.Double(x)\n") ==
+        "graphs[0] node 1 (InferShape): value 7 \"a\" has a shape already");
+  CHECK(main_message(kFillA + "f: FreeHost(a)\na = InferShape(x) {target=5} after=[f]\n"
+                              "a = dyn.Double(x)\n") ==
+        "graphs[0] node 4 (InferShape): value 7 \"a\" has a shape already");
+  // Its own output twice.
+  CHECK(main_message("a, a = InferShape(x) {target=1}\na, a = dyn.Halves(x)\n") != "");
+}
+
+// ---- Memory ------------------------------------------------------------------------------------
+
+TEST_CASE("AllocHost: heap values with a shape, once") {
+  const std::string refused = " is not a heap value with a shape and no memory";
+  CHECK(main_message("a = AllocHost()\n") ==
+        "graphs[0] node 0 (AllocHost): value 7 \"a\"" + refused);
+  CHECK(main_message("p = AllocHost()\n") ==
+        "graphs[0] node 0 (AllocHost): value 5 \"p\"" + refused);
+  CHECK(main_message("a = InferShape(x) {target=3}\na = AllocHost()\na = AllocHost()\n"
+                     "a = dyn.Double(x)\n") ==
+        "graphs[0] node 2 (AllocHost): value 7 \"a\"" + refused);
+  CHECK(main_message("y = InferShape(x) {target=2}\ny = AllocHost()\ny = dyn.Double(x)\n",
+                     "output y: f32[?] dynamic\n") ==
+        "graphs[0] node 1 (AllocHost): value 10 \"y\"" + refused);
+}
+
+TEST_CASE("FreeHost: heap values of this graph with memory of their own, once") {
+  const std::string refused = " is not a heap value with memory of its own";
+  CHECK(main_message(kFillA + "FreeHost(a, a)\n") ==
+        "graphs[0] node 3 (FreeHost): value 7 \"a\"" + refused);
+  CHECK(main_message(kFillA + "f: FreeHost(a)\nFreeHost(a) after=[f]\n") ==
+        "graphs[0] node 4 (FreeHost): value 7 \"a\"" + refused);
+  CHECK(main_message("FreeHost(x)\n") == "graphs[0] node 0 (FreeHost): value 0 \"x\"" + refused);
+  CHECK(main_message("FreeHost(w)\n") == "graphs[0] node 0 (FreeHost): value 3 \"w\"" + refused);
+  CHECK(main_message("FreeHost(_)\n") == "graphs[0] node 0 (FreeHost): value _" + refused);
+  CHECK(main_message("a = InferShape(x) {target=2}\nFreeHost(a)\na = dyn.Double(x)\n") ==
+        "graphs[0] node 1 (FreeHost): value 7 \"a\"" + refused);
+  CHECK(main_message(kFillA + "b = InferShape(a) {target=4}\nb = ReferTo<dyn.Flat>(a)\n"
+                              "FreeHost(b)\nFreeHost(a)\n") ==
+        "graphs[0] node 5 (FreeHost): value 8 \"b\"" + refused);
+  // In a body, what belongs to the parent.
+  CHECK(write_message(kFlowSample, [](ImageModel& m) {
+          Node& free = m.graphs[5].nodes[8];
+          free.inputs[0] = value_named(m, "state");
+        }).find("(FreeHost): value 18 \"state\"" + refused) != std::string::npos);
+}
+
+TEST_CASE("what is allocated is freed, by the graph that did it") {
+  CHECK(main_message(kFillA) == "graphs[0] node 1 (AllocHost): value 7 \"a\" is not freed");
+  CHECK(main_message("a, c = InferShape(x) {target=2}\na, c = AllocHost()\na, c = dyn.Keep(x)\n"
+                     "FreeHost(a)\n") ==
+        "graphs[0] node 1 (AllocHost): value 9 \"c\" is not freed");
+  CHECK(write_message(kFlowSample, [](ImageModel& m) { m.graphs[5].nodes.pop_back(); }) ==
+        "graphs[5] node 1 (AllocHost): value 21 \"sum\" is not freed");
+  CHECK(change(kFlowSample, 0, 8, [](Node& n) { n.inputs.erase(n.inputs.begin()); }) ==
+        "graphs[0] node 0 (If): value 14 \"start\" is not freed");
+  CHECK(change(kFlowSample, 0, 8, [](Node& n) { n.inputs.pop_back(); }) ==
+        "graphs[0] node 1 (Loop): value 17 \"rows\" is not freed");
+}
+
+TEST_CASE("nothing is read without data, or after it was freed") {
+  CHECK(main_message("a = InferShape(x) {target=3}\na = AllocHost()\n"
+                     "InferShape(a) {target=4}\na = dyn.Double(x)\np = dyn.Double(a)\n"
+                     "FreeHost(a)\n") == "");
+  CHECK(main_message("a = InferShape(x) {target=4}\na = AllocHost()\n"
+                     "InferShape(a) {target=3}\np = dyn.Double(a)\na = dyn.Double(x)\n") ==
+        "graphs[0] node 3 (dyn.Double): value 7 \"a\" has no data here");
+  CHECK(main_message(kFillA + "InferShape(a) {target=5}\nf: FreeHost(a)\n"
+                              "p = dyn.Double(a) after=[f]\n") ==
+        "graphs[0] node 5 (dyn.Double): value 7 \"a\" has no data here");
+  // The memory behind a reference.
+  const std::string refer = "b = InferShape(a) {target=4}\nb = ReferTo<dyn.Flat>(a)\n";
+  CHECK(main_message(kFillA + refer +
+                     "InferShape(b) {target=7}\nf: FreeHost(a)\n"
+                     "p = dyn.Double(b) after=[f]\n") ==
+        "graphs[0] node 7 (dyn.Double): value 8 \"b\" uses memory that was freed");
+  // Nodes that run bodies hand on what has data.
+  CHECK(write_message(kFlowSample, [](ImageModel& m) {
+          m.graphs[0].nodes[0].inputs[1] = value_named(m, "y");
+        }).find("is read before it is written") != std::string::npos);
+  // A kernel that reads no data may do without.
+  CHECK(main_message("a = InferShape(x) {target=4}\na = AllocHost()\n"
+                     "InferShape(a) {target=3}\np2 = dyn.Shape(a)\na = dyn.Double(x)\n"
+                     "FreeHost(a)\n") == "");
+}
+
+TEST_CASE("a node writes dynamic values that have memory") {
+  CHECK(main_message("a = InferShape(x) {target=1}\na = dyn.Double(x)\n") ==
+        "graphs[0] node 1 (dyn.Double): value 7 \"a\" has no memory here");
+  // Twice: shapes and data would be those of one and of the other.
+  CHECK(main_message("a = InferShape(x) {target=2}\na = AllocHost()\na = dyn.Double(x)\n"
+                     "a = dyn.Double(x)\n") ==
+        "graphs[0] node 3 (dyn.Double): value 7 \"a\" has no memory here");
+}
+
+TEST_CASE("a node with dynamic operands, or that is steered by data, is a target") {
+  CHECK(main_message("p = dyn.Double(x)\n") ==
+        "graphs[0] node 0 (dyn.Double): no InferShape has it as its target");
+  CHECK(main_message("p = dyn.Take(s, n)\n") ==
+        "graphs[0] node 0 (dyn.Take): no InferShape has it as its target");
+  CHECK(main_message("InferShape(_, n) {target=1}\np = dyn.Take(s, n)\n") == "");
+}
+
+TEST_CASE("what a constant steers is checked when the image is opened") {
+  CHECK(main_message("a = InferShape(_, two) {target=2}\na = AllocHost()\n"
+                     "a = dyn.Take(w, two)\nFreeHost(a)\n") == "");
+  CHECK(main_message("p2 = dyn.Shape(s)\np = dyn.Take(p2, two)\n").find("takes f32") !=
+        std::string::npos);
+}
+
+TEST_CASE("kernels that set shapes have dynamic outputs only") {
+  CHECK(main_message("InferShape(x) {target=1}\np, p2 = dyn.Keep(x)\n") ==
+        "graphs[0] node 1 (dyn.Keep): sets the shape of value 5 \"p\", which is static");
+  CHECK(main_message("p, p2 = dyn.Keep(s)\n") ==
+        "graphs[0] node 0 (dyn.Keep): sets the shape of value 5 \"p\", which is static");
+}
+
+TEST_CASE("the same rules hold in an image without anything dynamic") {
+  const std::string plain =
+      "davit 1.2 target cpu\ninput s: f32[4]\nplanned p: f32[4]\n"
+      "planned q: i64[4]\n";
+  CHECK(write_message(plain + "graph main {\np, q = dyn.Keep(s)\n}\n") ==
+        "graphs[0] node 0 (dyn.Keep): sets the shape of value 1 \"p\", which is static");
+  CHECK(
+      write_message(plain + "graph main {\np = dyn.Flat(s)\n}\n") ==
+      "graphs[0] node 0 (dyn.Flat): an alias kernel computes nothing: only a ReferTo may have it");
+  CHECK(write_message(plain + "graph main shape_nodes=1 {\np = test.Copy(s)\n}\n") ==
+        "graphs[0] node 0 (test.Copy): is among shape_nodes, but reads the data of value 0 \"s\"");
+  CHECK(write_message(plain + "graph main {\np = dyn.Double(s)\n}\n") == "");
+}
+
+TEST_CASE("an image cannot hide that a kernel sets shapes, or that it is an alias") {
+  for (const std::string_view kernel : {"dyn.Keep", "dyn.Flat"}) {
+    CAPTURE(kernel);
+    CHECK(write_message(kDynamicSample,
+                        [&](ImageModel& m) {
+                          for (auto& ref : m.kernels) {
+                            if (ref.name == kernel) ref.flags = DVT_KERNEL_PURE;
+                          }
+                        })
+              .find("the image was made for a \"" + std::string(kernel) + "\" with flags 0x4") !=
+          std::string::npos);
+  }
+}
+
+// ---- References and outputs --------------------------------------------------------------------
+
+TEST_CASE("ReferTo: of memory that lasts, with data") {
+  const std::string refer = "b = InferShape(a) {target=4}\nb = ReferTo<dyn.Flat>(a)\n";
+  CHECK(main_message(kFillA + refer + "FreeHost(a)\n") == "");
+  CHECK(main_message("b = InferShape(x) {target=1}\nb = ReferTo<dyn.Flat>(x)\n") == "");
+  CHECK(main_message("b = InferShape(_) {target=1}\nb = ReferTo<dyn.Flat>(w)\n") == "");
+  CHECK(main_message(kFillA + "b = ReferTo<dyn.Flat>(a)\n") ==
+        "graphs[0] node 3 (ReferTo): no InferShape has it as its target");
+  CHECK(main_message("p = test.Copy(s)\nb = InferShape(_) {target=2}\n"
+                     "b = ReferTo<dyn.Flat>(p)\n") ==
+        "graphs[0] node 2 (ReferTo): refers to value 5 \"p\", whose memory is planned");
+  CHECK(main_message("InferShape(x) {target=1}\np = ReferTo<dyn.Flat>(x)\n") ==
+        "graphs[0] node 1 (ReferTo): needs an input, and a heap value as output");
+  CHECK(main_message("a = InferShape(x) {target=4}\na = AllocHost()\n"
+                     "b = InferShape(a) {target=3}\nb = ReferTo<dyn.Flat>(a)\n"
+                     "a = dyn.Double(x)\n") ==
+        "graphs[0] node 3 (ReferTo): value 7 \"a\" has no data here");
+  CHECK(main_message(kFillA + "b = InferShape(a) {target=5}\nb = AllocHost()\n"
+                              "b = ReferTo<dyn.Flat>(a)\n") ==
+        "graphs[0] node 5 (ReferTo): its output has no shape, or memory already");
+}
+
+TEST_CASE("ReferTo takes alias kernels, and these compute nothing") {
+  CHECK(main_message("b = InferShape(x) {target=1}\nb = ReferTo<dyn.Double>(x)\n") ==
+        "graphs[0].device_kernel[1]: \"dyn.Double\" is no alias kernel");
+  CHECK(
+      main_message("p = dyn.Flat(s)\n") ==
+      "graphs[0] node 0 (dyn.Flat): an alias kernel computes nothing: only a ReferTo may have it");
+}
+
+TEST_CASE("BindOutput: the output that it names, in Main, once") {
+  const std::string output = "output y: f32[?] dynamic\n";
+  const std::string infer = "y = InferShape(x) {target=2}\n";
+  CHECK(main_message(infer + "y = BindOutput() {output=0}\ny = dyn.Double(x)\n", output) == "");
+  for (const char* other : {"1", "-1"}) {
+    CHECK(main_message(infer + "y = BindOutput() {output=" + other + "}\ny = dyn.Double(x)\n",
+                       output) ==
+          "graphs[0] node 1 (BindOutput): its value is not the dynamic output that it names");
+  }
+  CHECK(main_message("a = BindOutput() {output=0}\n") ==
+        "graphs[0] node 0 (BindOutput): its value is not the dynamic output that it names");
+  CHECK(main_message("z = BindOutput() {output=0}\n", "output z: f32[4]\n") ==
+        "graphs[0] node 0 (BindOutput): its value is not the dynamic output that it names");
+  CHECK(main_message("y = BindOutput() {output=0}\n", output) ==
+        "graphs[0] node 0 (BindOutput): the output has no shape yet, or memory already");
+  CHECK(main_message("y = InferShape(x) {target=3}\ny = BindOutput() {output=0}\n"
+                     "y = BindOutput() {output=0}\ny = dyn.Double(x)\n",
+                     output) ==
+        "graphs[0] node 2 (BindOutput): the output has no shape yet, or memory already");
+  CHECK(main_message(infer + "y = BindOutput() {output=0}\nx = dyn.Double(x)\n", output) != "");
+  CHECK(main_message("y = InferShape(x) {target=1}\ny = dyn.Double(x)\n", output) ==
+        "graphs[0] node 1 (dyn.Double): value 10 \"y\" has no memory here");
+}
+
+TEST_CASE("every output is filled by Main itself: a body may not run") {
+  const std::string rest = R"(
+graph body t {
+  y = InferShape(x) {target=2}
+  y = BindOutput() {output=0}
+  y = dyn.Double(x)
+}
+graph body e {
+}
+)";
+  const std::string values = "input go: bool[]\noutput y: f32[?] dynamic\n";
+  CHECK(write_message(kValues + values + "graph main {\nIf(go, x) bodies=[t, e]\n}\n" + rest) ==
+        "outputs[0]: no node of Main writes it");
+  CHECK(main_message("y = InferShape(x) {target=2}\ny = BindOutput() {output=0}\n"
+                     "y = dyn.Double(x)\n",
+                     values) == "");
+  // A static one, too.
+  CHECK(write_message(kValues + "input go: bool[]\noutput z: f32[4]\n"
+                                "graph main {\nIf(go, s) bodies=[t, e]\n}\n"
+                                "graph body t {\nz = test.Copy(s)\n}\ngraph body e {\n}\n") ==
+        "outputs[0]: no node of Main writes it");
+}
+
+// ---- Shape nodes -------------------------------------------------------------------------------
+
+TEST_CASE("shape nodes follow from shapes and constants") {
+  const auto prefix = [](uint32_t count, const std::string& nodes, const std::string& values = "") {
+    return main_message(nodes, values, "graph main shape_nodes=" + std::to_string(count) + " {\n");
+  };
+  CHECK(prefix(1, kFillA + "FreeHost(a)\n") == "");
+  CHECK(prefix(2, kFillA + "FreeHost(a)\n") ==
+        "graphs[0] node 1 (AllocHost): is not one that shape_nodes may count");
+  CHECK(prefix(1,
+               "a, c = InferShape(x) {target=2}\na, c = AllocHost()\na, c = dyn.Keep(x)\n"
+               "FreeHost(a, c)\n") ==
+        "graphs[0] node 0 (InferShape): is among shape_nodes, but the shape depends on data");
+  CHECK(prefix(1, "test.Run()\n") ==
+        "graphs[0] node 0 (test.Run): is among shape_nodes, but its kernel is not pure");
+  CHECK(prefix(1, "p = test.Copy(s)\n") ==
+        "graphs[0] node 0 (test.Copy): is among shape_nodes, but reads the data of value 2 \"s\"");
+  CHECK(prefix(1, "InferShape(_, n) {target=1}\np = dyn.Take(s, n)\n") ==
+        "graphs[0] node 0 (InferShape): is among shape_nodes, but reads the data of value 1 \"n\"");
+  CHECK(prefix(1, "z = test.Copy(w)\n", "output z: f32[4]\n") ==
+        "graphs[0] node 0 (test.Copy): is among shape_nodes, but writes value 10 \"z\"");
+  // The dims of x, and a number that follows from them, steer what comes after.
+  CHECK(prefix(4,
+               "InferShape(x) {target=1}\np2 = dyn.Shape(x)\nInferShape(_, p2) {target=4}\n"
+               "q = test.Copy(p2)\np = dyn.Take(w, p2)\n",
+               "planned q: i64[1]\n") == "");
+}
+
+TEST_CASE("what shape nodes write is never overwritten, since they do not run again") {
+  const std::string text = main_message(
+      "InferShape(x) {target=1}\nsh = dyn.Shape(x)\nq = test.Copy(s)\n",
+      "planned sh: i64[1] @1024\nplanned q: f32[4] @1024\n", "graph main shape_nodes=2 {\n");
+  CHECK(text.find("both are live at graphs[0] node 2") != std::string::npos);
+}
+
+// ---- If ----------------------------------------------------------------------------------------
+
+TEST_CASE("If: two bodies, a condition, heap values as results") {
+  CHECK(change(kFlowSample, 0, 0, [](Node& n) { n.inputs[0] = 0; }) ==
+        "graphs[0] node 0 (If): its condition is no bool tensor");
+  CHECK(change(kFlowSample, 0, 0, [](Node& n) { n.inputs[0] = kNone; }) ==
+        "graphs[0] node 0 (If): its condition is no bool tensor");
+  CHECK(write_message(kFlowSample, [](ImageModel& m) {
+          m.graphs[2].nodes[0].bodies.pop_back();
+          m.graphs.erase(m.graphs.begin() + 4);
+          m.graphs[0].nodes[1].bodies[0] = 4;
+          m.graphs[4].nodes[3].bodies[0] = 5;
+        }) == "graphs[2] node 0 (If): needs two bodies");
+  const std::string bodies = R"(graph body t {
+  p = test.Copy(s)
+}
+graph body e {
+  p = test.Copy(w)
+}
+)";
+  CHECK(write_message(kValues +
+                      "input go: bool[]\ngraph main {\n"
+                      "p = If(go, s) bodies=[t, e]\n}\n" +
+                      bodies) == "graphs[0] node 0 (If): its results must be heap values");
+}
+
+TEST_CASE("results of bodies are written once, and not over what has a shape") {
+  const std::string body =
+      "{\na = InferShape(x) {target=2}\na = AllocHost()\na = dyn.Double(x)\n}\n";
+  const auto text = [&](const std::string& nodes) {
+    return write_message(kValues + "input go: bool[]\ngraph main {\n" + nodes + "}\n" +
+                         "graph body t " + body + "graph body e " + body);
+  };
+  CHECK(text("a = If(go, x) bodies=[t, e]\nFreeHost(a)\n") == "");
+  // Else b's shape and memory would be those of another a.
+  CHECK(text("a = InferShape(x) {target=2}\na = AllocHost()\na = dyn.Double(x)\n"
+             "b = InferShape(a) {target=6}\nb = AllocHost()\n"
+             "a = If(go, x) bodies=[t, e]\nb = dyn.Double(a)\nFreeHost(a, b)\n") ==
+        "graphs[0] node 5 (If): value 7 \"a\" has a shape already");
+}
+
+TEST_CASE("bodies fill their results, with memory of their own") {
+  // Of a branch: nothing; a reference; memory without data; freed.
+  CHECK(write_message(kFlowSample, [](ImageModel& m) { m.graphs[1].nodes.clear(); }) ==
+        "graphs[1]: result 14 \"start\" is not filled at the end, with memory of its own");
+  const auto then = [](const std::string& nodes) {
+    return write_message(kValues +
+                         "input go: bool[]\ngraph main {\n"
+                         "a = If(go, x) bodies=[t, e]\nFreeHost(a)\n}\n"
+                         "graph body t {\n" +
+                         nodes + "}\ngraph body e {\n" + kFillA + "}\n");
+  };
+  const std::string refused =
+      "graphs[1]: result 7 \"a\" is not filled at the end, with memory of its own";
+  CHECK(then(kFillA) == "");
+  CHECK(then("a = InferShape(x) {target=1}\na = ReferTo<dyn.Flat>(x)\n") == refused);
+  CHECK(then(kFillA + "FreeHost(a)\n") == refused);
+  CHECK(then("a = InferShape(x) {target=2}\na = AllocHost()\np = dyn.Double(w)\n") != "");
+}
+
+// ---- Loop --------------------------------------------------------------------------------------
+
+TEST_CASE("Loop: counts, one body") {
+  const auto counts = [](int64_t states, int64_t collected) {
+    return change(kFlowSample, 0, 1, [&](Node& n) {
+      set_attribute(n, 0, states);
+      set_attribute(n, 1, collected);
+    });
+  };
+  for (const auto& [states, collected] : {std::pair<int64_t, int64_t>{2, 1},
+                                          {1, 2},
+                                          {-1, 1},
+                                          {1, -1},
+                                          {INT64_MAX, INT64_MAX},
+                                          {INT64_MIN, 0},
+                                          {65536, 0},
+                                          {0, 1}}) {
+    CHECK(counts(states, collected) != "");
+  }
+  CHECK(write_message(kFlowSample,
+                      [](ImageModel& m) {
+                        m.values.push_back(m.values[value_named(m, "row")]);
+                        m.graphs[0].nodes[1].outputs.push_back(
+                            static_cast<uint32_t>(m.values.size() - 1));
+                      }) ==
+        "graphs[0] node 1 (Loop): its counts of states and collected results do not fit its "
+        "operands");
+  CHECK(change(kFlowSample, 5, 3, [](Node& n) { n.inputs.resize(2); }) ==
+        "graphs[5] node 3 (Loop): its counts of states and collected results do not fit its "
+        "operands");
+  CHECK(change(kFlowSample, 0, 1, [](Node& n) { n.bodies = {5, 6}; }) != "");
+}
+
+TEST_CASE("Loop: element types and kinds of its operands") {
+  const std::string here = "graphs[0] node 1 (Loop): ";
+  const auto input = [](uint32_t at, const char* name) {
+    return write_message(kFlowSample, [&](ImageModel& m) {
+      m.graphs[0].nodes[1].inputs[at] = *name == '\0' ? kNone : value_named(m, name);
+    });
+  };
+  CHECK(input(0, "") == "");
+  CHECK(input(1, "") == "");
+  CHECK(input(0, "go") == here + "input 0 is not of the element type that a loop needs");
+  CHECK(input(1, "two") == here + "input 1 is not of the element type that a loop needs");
+  CHECK(input(2, "") == here + "initial state 0 is absent");
+  const std::string wrong = " is not of the kind and element type that a loop needs there";
+  // Another type than the initial state's.
+  CHECK(input(2, "two") == here + "value 16 \"last\"" + wrong);
+  const auto retype = [](const char* name, DvtDType dtype) {
+    return write_message(kFlowSample, [&](ImageModel& m) {
+      DvtTensor& tensor = m.values[value_named(m, name)].tensor;
+      tensor.dtype = dtype;
+      if (tensor.flags == 0) tensor.bytes = dvt_dtype_size(dtype);
+    });
+  };
+  CHECK(retype("i", DVT_I32) == here + "value 8 \"i\"" + wrong);
+  CHECK(retype("cond", DVT_U8) == here + "value 9 \"cond\"" + wrong);
+  CHECK(retype("next", DVT_U8) == here + "value 10 \"next\"" + wrong);
+  CHECK(retype("last", DVT_I32) == here + "value 16 \"last\"" + wrong);
+  CHECK(retype("state", DVT_F64) == here + "value 18 \"state\"" + wrong);
+  CHECK(retype("state_next", DVT_I32) == here + "value 19 \"state_next\"" + wrong);
+  CHECK(retype("rows", DVT_I32) == here + "value 17 \"rows\"" + wrong);
+  // The iteration number has a place.
+  CHECK(write_message(kFlowSample, [](ImageModel& m) {
+          DvtTensor& tensor = m.values[value_named(m, "i")].tensor;
+          tensor.rank = 1;
+          tensor.bytes = 0;
+        }) == here + "value 8 \"i\"" + wrong);
+}
+
+TEST_CASE("what a loop and its body use is gone after it, and was not there before it") {
+  const auto append = [](const char* name, const char* kernel) {
+    return write_message(kFlowSample, [&](ImageModel& m) {
+      Node node;
+      for (uint32_t k = 0; k < m.kernels.size(); ++k) {
+        if (m.kernels[k].name == kernel) node.kernel = k;
+      }
+      node.inputs = {value_named(m, name)};
+      if (std::string_view(kernel) == "FreeHost") node.lane = DVT_KERNEL_LANE_MEMORY;
+      if (std::string_view(kernel) == "dyn.Less") {
+        node.inputs = {value_named(m, name), value_named(m, "two")};
+        m.values.push_back(m.values[value_named(m, "next")]);
+        m.values.back().name = "spare";
+        m.values.back().offset = (m.arena_bytes + 63) / 64 * 64;
+        m.arena_bytes = m.values.back().offset + 1;
+        node.outputs = {static_cast<uint32_t>(m.values.size() - 1)};
+      }
+      m.graphs[0].nodes.push_back(node);
+    });
+  };
+  // Without an iteration nothing is written there.
+  CHECK(append("i", "dyn.Less") == "graphs[0] node 9 (dyn.Less): value 8 \"i\" has no data here");
+  CHECK(append("state", "FreeHost") ==
+        "graphs[0] node 9 (FreeHost): value 18 \"state\" is not a heap value with memory of its "
+        "own");
+  CHECK(append("state_next", "FreeHost") ==
+        "graphs[0] node 9 (FreeHost): value 19 \"state_next\" is not a heap value with memory of "
+        "its own");
+  CHECK(append("row", "FreeHost").find("is not a heap value") != std::string::npos);
+  // Before.
+  CHECK(write_message(kFlowSample, [](ImageModel& m) {
+          m.graphs[0].nodes[1].inputs.push_back(value_named(m, "state"));
+        }).find("value 18 \"state\" is read before it is written") != std::string::npos);
+  // Results are not there before the body writes them.
+  CHECK(write_message(kFlowSample, [](ImageModel& m) {
+          m.graphs[5].nodes[0].inputs[0] = value_named(m, "state_next");
+          m.graphs[5].nodes[2].inputs[0] = value_named(m, "state_next");
+        }).find("value 19 \"state_next\" is read before it is written") != std::string::npos);
+}
+
+TEST_CASE("a loop's body writes the condition and all results, each iteration") {
+  CHECK(write_message(kFlowSample, [](ImageModel& m) {
+          m.graphs[5].nodes.erase(m.graphs[5].nodes.begin() + 7);
+        }) == "graphs[5]: result 10 \"next\" is not filled at the end, with memory of its own");
+  CHECK(write_message(kFlowSample, [](ImageModel& m) {
+          m.graphs[5].nodes[4].outputs[0] = m.graphs[5].nodes[5].outputs[0] =
+              m.graphs[5].nodes[6].outputs[0] = value_named(m, "y");
+        }) != "");
+  // A loop in the body does not count: it may have no iteration.
+  CHECK(write_message(kFlowSample, [](ImageModel& m) {
+          m.graphs[5].nodes.erase(m.graphs[5].nodes.begin() + 7);
+          m.graphs[5].nodes[3].outputs[2] = value_named(m, "next");
+        }) == "graphs[5]: result 10 \"next\" is not filled at the end, with memory of its own");
+  // A next state that is the state itself has no memory of its own.
+  CHECK(write_message(kFlowSample,
+                      [](ImageModel& m) {
+                        const uint32_t state2 = value_named(m, "state2");
+                        const uint32_t next = value_named(m, "state2_next");
+                        Node& infer = m.graphs[6].nodes[0];
+                        set_attribute(infer, 0, int64_t{1});
+                        Node refer = m.graphs[6].nodes[2];
+                        for (uint32_t k = 0; k < m.kernels.size(); ++k) {
+                          if (m.kernels[k].name == "dyn.Double") refer.device_kernel = k;
+                        }
+                        m.kernels.push_back({"ReferTo", 1, DVT_KERNEL_LANE_NORMAL});
+                        m.kernels.push_back({"dyn.Flat", 1, DVT_KERNEL_PURE | DVT_KERNEL_ALIAS});
+                        refer.kernel = static_cast<uint32_t>(m.kernels.size() - 2);
+                        refer.device_kernel = static_cast<uint32_t>(m.kernels.size() - 1);
+                        refer.inputs = {state2};
+                        refer.outputs = {next};
+                        m.graphs[6].nodes.erase(m.graphs[6].nodes.begin() + 1,
+                                                m.graphs[6].nodes.begin() + 3);
+                        m.graphs[6].nodes.insert(m.graphs[6].nodes.begin() + 1, refer);
+                      }) ==
+        "graphs[6]: result 23 \"state2_next\" is not filled at the end, with memory of its own");
+}
+
+TEST_CASE("the operands of a loop are distinct") {
+  const auto output = [](uint32_t at, const char* name) {
+    return write_message(kFlowSample, [&](ImageModel& m) {
+      m.graphs[0].nodes[1].outputs[at] = value_named(m, name);
+    });
+  };
+  CHECK(output(1, "last") != "");        // Collected is the last state.
+  CHECK(output(6, "state") != "");       // The next state is the state.
+  CHECK(output(5, "cond") != "");        // One condition for both.
+  CHECK(output(7, "state_next") != "");  // What is collected is the next state.
+  CHECK(output(0, "start") != "");       // The last state is the first.
+}
+
+TEST_CASE("bodies read what their runner hands them, and nothing else") {
+  // `add` reads x, which the Loop does not list any more.
+  CHECK(change(kFlowSample, 0, 1, [](Node& n) { n.inputs.pop_back(); }) == "");  // An input.
+  CHECK(write_message(kFlowSample, [](ImageModel& m) {
+          const uint32_t start = value_named(m, "start");
+          m.graphs[5].nodes[0].inputs[1] = start;
+          m.graphs[5].nodes[2].inputs[1] = start;
+          m.graphs[0].nodes[1].inputs[2] = value_named(m, "x");
+        }).find("value 14 \"start\" is read before it is written") != std::string::npos);
+}
+
+// ---- Init --------------------------------------------------------------------------------------
+
+TEST_CASE("Init hands no dynamic values on, nor what its loops leave") {
+  const std::string init = R"(davit 1.2 target cpu
+const w: f32[4] = fill 1
+planned p: f32[4]
+heap a: f32[?] dynamic
+heap b: f32[?] dynamic
+graph init {
+  a = InferShape(_) {target=2}
+  a = AllocHost()
+  a = dyn.Double(w)
+  FreeHost(a)
+}
+)";
+  CHECK(write_message(init + "graph main {\n}\n") == "");
+  CHECK(
+      write_message(init + "graph main {\n  InferShape(a) {target=1}\n  p = dyn.Double(a)\n}\n") ==
+      "graphs[1] node 0 (InferShape): the shape of value 2 \"a\" is not final here");
+  const std::string loop = R"(davit 1.2 target cpu
+const zero: i64[] = {0}
+planned i: i64[]
+planned cond: bool[]
+planned next: bool[]
+planned less: bool[]
+graph init {
+  i, cond, next = Loop(zero, _) {states=0, collected=0} bodies=[body]
+}
+graph main {
+  less = dyn.Less(NAME, zero)
+}
+graph body body {
+  next = dyn.Less(i, zero)
+}
+)";
+  std::string text = loop;
+  text.replace(text.find("NAME"), 4, "i");
+  CHECK(write_message(text) == "graphs[1] node 0 (dyn.Less): value 1 \"i\" has no data here");
+  text = loop;
+  text.replace(text.find("NAME"), 4, "zero");
+  CHECK(write_message(text) == "");
+}
