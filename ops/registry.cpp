@@ -36,9 +36,6 @@ std::vector<OperatorDefinition> join_families() {
       reduction_operators(),
       resize_operators(),
       shape_operators(),
-      recurrent_operators(),
-      group_normalisation_operators(),
-      channel_normalisation_operators(),
   };
   // clang-format on
   std::vector<OperatorDefinition> all;

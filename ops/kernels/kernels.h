@@ -37,10 +37,8 @@ DvtKernelTable dvt_kernels_recurrent(void); /* LSTM GRU RNN */
 DvtKernelTable dvt_kernels_reduction(void); /* ReduceMean ... */
 DvtKernelTable dvt_kernels_resize(void); /* Resize */
 /* clang-format on */
-DvtKernelTable dvt_kernels_recurrent(void); /* LSTM GRU RNN */
 DvtKernelTable dvt_kernels_group_normalisation(
     void); /* LayerNormalization GroupNormalization ... */
-DvtKernelTable dvt_kernels_channel_normalisation(void); /* LRN LpNormalization Hardmax ... */
 
 #ifdef __cplusplus
 }

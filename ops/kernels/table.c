@@ -32,9 +32,6 @@ static void join(void) {
       dvt_kernels_recurrent(),
       dvt_kernels_reduction(),
       dvt_kernels_resize(),
-      dvt_kernels_recurrent(),
-      dvt_kernels_group_normalisation(),
-      dvt_kernels_channel_normalisation(),
       /* clang-format on */
   };
   for (size_t i = 0; i < sizeof families / sizeof families[0]; ++i) {
