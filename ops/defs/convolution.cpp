@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
 
 #include "base/checked.hpp"
 #include "ops/defs/common.hpp"
@@ -125,40 +124,35 @@ Status infer_conv(const NodeView& node, std::span<InferredOutput> outputs) {
   return {};
 }
 
-std::vector<int64_t> tail(const std::vector<int64_t>& dims) {
-  return {dims.begin() + 2, dims.end()};
-}
-
-Status unknown_kernel(const NodeView& node) {
-  return node.error(DVT_UNSUPPORTED, "the rank of W is not known, and kernel_shape is missing",
-                    DVT_STAGE_LOWER);
-}
-
-// Of X or W, whichever is known.
-std::optional<size_t> spatial_rank(const NodeView& node) {
-  for (const uint32_t input : {0U, 1U}) {
+// The kernel's extents, or DVT_UNSUPPORTED: then not even W's rank is known.
+Result<size_t> spatial_rank(const NodeView& node) {
+  auto kernel = kernel_extents(node);
+  if (!kernel.ok()) return std::move(kernel.status());
+  if (*kernel) return (*kernel)->size();
+  for (const uint32_t input : {1U, 0U}) {
     const ir::Shape* shape = node.input_shape(input);
     if (shape != nullptr && shape->size() > 2) return shape->size() - 2;
   }
-  return std::nullopt;
+  return node.error(DVT_UNSUPPORTED, "the rank of X is not known", DVT_STAGE_LOWER);
 }
 
 Result<Recipe> recipe_conv(const NodeView& node) {
   auto kernel = require_kernel(node, "Conv", node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
-  auto extents = kernel_extents(node);
-  if (!extents.ok()) return std::move(extents.status());
-  // Without W's extents nothing but the pads of auto_pad is open, and these the kernel works out.
-  const std::optional<size_t> spatial = spatial_rank(node);
-  if (!*extents && !spatial) return unknown_kernel(node);
-  auto window = read_window(node, *extents ? **extents : std::vector<int64_t>(*spatial, 1));
+  auto spatial = spatial_rank(node);
+  if (!spatial.ok()) return std::move(spatial.status());
+  // The record does not depend on the kernel's extents.
+  auto window = read_window(node, std::vector<int64_t>(*spatial, 1));
   if (!window.ok()) return std::move(window.status());
-  const auto in = *extents ? spatial_dims(node.input_shape(0)) : std::span<const ir::Dim>();
   const DvtConvAttributes attributes = {.group = node.attribute_int("group", 1),
-                                        .window = window_attributes(*window, in)};
+                                        .window = window_attributes(*window)};
   Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
   if (node.input_dtype(0) == DVT_F32) recipe.workspace_bytes = {dvt_conv_workspace_bytes()};
   return recipe;
+}
+
+std::vector<int64_t> tail(const std::vector<int64_t>& dims) {
+  return {dims.begin() + 2, dims.end()};
 }
 
 DvtTaskCost product_cost(const NodeView& node, uint64_t m, uint64_t n, uint64_t k, uint64_t batch) {
@@ -199,48 +193,21 @@ Result<std::vector<int64_t>> read_extra(const NodeView& node, const char* name, 
                   std::to_string(values.size()) + " values");
 }
 
-struct Transposed {
-  Window window;
-  std::vector<int64_t> output_padding, output_shape;  // Empty when absent.
-};
-
-Result<Transposed> read_transposed(const NodeView& node, std::vector<int64_t> kernel) {
-  const size_t spatial = kernel.size();
-  auto window = read_window(node, std::move(kernel));
+// The kernel's record. It does not depend on the kernel's extents.
+Result<DvtConvTransposeAttributes> transposed_attributes(const NodeView& node, size_t spatial) {
+  auto window = read_window(node, std::vector<int64_t>(spatial, 1));
   if (!window.ok()) return std::move(window.status());
   auto padding = read_extra(node, "output_padding", spatial, 0);
   if (!padding.ok()) return std::move(padding.status());
   auto shape = read_extra(node, "output_shape", spatial, 1);
   if (!shape.ok()) return std::move(shape.status());
-  return Transposed{std::move(*window), std::move(*padding), std::move(*shape)};
-}
-
-// The extent without any pads.
-int64_t full_extent(const Transposed& transposed, size_t dim, int64_t in) {
-  const Window& window = transposed.window;
-  const int64_t extra = transposed.output_padding.empty() ? 0 : transposed.output_padding[dim];
-  return window.strides[dim] * (in - 1) + extra + (window.kernel[dim] - 1) * window.dilations[dim] +
-         1;
-}
-
-// Output extent and pads of one spatial dim.
-struct Extent {
-  int64_t out, pad_begin, pad_end;
-};
-Extent transposed_extent(const Transposed& transposed, size_t dim, int64_t in) {
-  const Window& window = transposed.window;
-  const int64_t full = full_extent(transposed, dim, in);
-  const bool same =
-      window.auto_pad == AutoPad::kSameUpper || window.auto_pad == AutoPad::kSameLower;
-  if (transposed.output_shape.empty() && !same) {
-    const int64_t begin = window.pads_begin[dim];
-    const int64_t end = window.pads_end[dim];
-    return {full - begin - end, begin, end};
-  }
-  const int64_t out =
-      transposed.output_shape.empty() ? in * window.strides[dim] : transposed.output_shape[dim];
-  const auto [begin, end] = split_pads(window.auto_pad, full - out);
-  return {out, begin, end};
+  DvtConvTransposeAttributes attributes = {.group = node.attribute_int("group", 1),
+                                           .window = window_attributes(*window),
+                                           .output_padding = {},
+                                           .output_shape = {}};
+  std::copy(padding->begin(), padding->end(), attributes.output_padding);
+  std::copy(shape->begin(), shape->end(), attributes.output_shape);
+  return attributes;
 }
 
 Status infer_transpose(const NodeView& node, std::span<InferredOutput> outputs) {
@@ -276,87 +243,49 @@ Status infer_transpose(const NodeView& node, std::span<InferredOutput> outputs) 
   shape[0] = dim_of(x, 0);
   shape[1] = maps;
   if (*kernel && (*kernel)->size() == rank - 2) {
-    auto transposed = read_transposed(node, **kernel);
-    if (!transposed.ok()) return std::move(transposed.status());
+    auto attributes = transposed_attributes(node, rank - 2);
+    if (!attributes.ok()) return std::move(attributes.status());
     for (size_t i = 0; i + 2 < rank; ++i) {
       const ir::Dim in = dim_of(x, i + 2);
-      if (!in.is_known()) continue;
-      const Extent extent = in.extent() <= DVT_WINDOW_LIMIT
-                                ? transposed_extent(*transposed, i, in.extent())
-                                : Extent{-1, 0, 0};
-      if (extent.out < 0 || extent.out > DVT_WINDOW_LIMIT || extent.pad_begin > DVT_WINDOW_LIMIT ||
-          extent.pad_end > DVT_WINDOW_LIMIT) {
-        return mismatch(node, "spatial dim " + std::to_string(i) + " of the output is out of range",
-                        "0 or more", std::to_string(extent.out));
+      const int64_t taps = (**kernel)[i];
+      if (taps < 1 || taps > DVT_WINDOW_LIMIT) {
+        return mismatch(node, "kernel_shape is out of range", "extents of at least 1",
+                        std::to_string(taps));
       }
-      shape[i + 2] = ir::Dim(extent.out);
+      if (!in.is_known()) continue;
+      int64_t begin = 0;
+      int64_t end = 0;
+      const int64_t out = dvt_conv_transpose_out(&*attributes, static_cast<uint32_t>(i),
+                                                 in.extent(), taps, &begin, &end);
+      if (out < 0) {
+        return mismatch(node, "spatial dim " + std::to_string(i) + " of the output is out of range",
+                        "0 or more", "an input of " + std::to_string(in.extent()));
+      }
+      shape[i + 2] = ir::Dim(out);
     }
   }
   outputs[0].shape = std::move(shape);
   return {};
 }
 
-// The record's pads_end along one dim: it makes the output's extent follow from the input's in one
-// way, whatever the model says of pads, padding and shape.
-Result<std::pair<int64_t, int64_t>> transposed_pads(const NodeView& node,
-                                                    const Transposed& transposed, size_t dim,
-                                                    ir::Dim in) {
-  const Window& window = transposed.window;
-  const int64_t extra = transposed.output_padding.empty() ? 0 : transposed.output_padding[dim];
-  const int64_t reach = (window.kernel[dim] - 1) * window.dilations[dim] + 1;
-  if (in.is_known()) {
-    const Extent extent = transposed_extent(transposed, dim, in.extent());
-    const int64_t end =
-        window.strides[dim] * (in.extent() - 1) + reach - extent.pad_begin - extent.out;
-    return std::pair(extent.pad_begin, end);
-  }
-  if (!transposed.output_shape.empty()) {
-    return node.error(DVT_UNSUPPORTED, "output_shape needs an input of a known shape",
-                      DVT_STAGE_LOWER);
-  }
-  const bool same =
-      window.auto_pad == AutoPad::kSameUpper || window.auto_pad == AutoPad::kSameLower;
-  if (!same) return std::pair(window.pads_begin[dim], window.pads_end[dim] - extra);
-  // The output is the input times the stride, so what is cut off does not depend on the input.
-  const int64_t begin = split_pads(window.auto_pad, reach - window.strides[dim] + extra).first;
-  return std::pair(begin, reach - window.strides[dim] - begin);
-}
-
 Result<Recipe> recipe_transpose(const NodeView& node) {
   auto kernel = require_kernel(node, "ConvTranspose", node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
-  auto extents = kernel_extents(node);
-  if (!extents.ok()) return std::move(extents.status());
-  const std::optional<size_t> spatial = spatial_rank(node);
-  if (!*extents && !spatial) return unknown_kernel(node);
-  auto transposed = read_transposed(node, *extents ? **extents : std::vector<int64_t>(*spatial, 1));
-  if (!transposed.ok()) return std::move(transposed.status());
-  const AutoPad auto_pad = transposed->window.auto_pad;
-  if (!*extents && (!transposed->output_shape.empty() || auto_pad == AutoPad::kSameUpper ||
-                    auto_pad == AutoPad::kSameLower)) {
-    return node.error(DVT_UNSUPPORTED, "auto_pad and output_shape need a W of known extents",
-                      DVT_STAGE_LOWER);
+  auto spatial = spatial_rank(node);
+  if (!spatial.ok()) return std::move(spatial.status());
+  auto attributes = transposed_attributes(node, *spatial);
+  if (!attributes.ok()) return std::move(attributes.status());
+  Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(*attributes));
+  if (node.input_dtype(0) != DVT_F32) return recipe;
+  // With static shapes this is the size; else infer() gives it.
+  uint64_t bytes = 1;
+  const auto w = node.input_extents(1);
+  if (w && element_count(w) > 0 && element_count(node.output_extents(0)) > 0) {
+    const auto rows = checked_mul(static_cast<uint64_t>((*w)[1]), volume(*w)).value_or(UINT64_MAX);
+    bytes = rows <= INT64_MAX ? dvt_conv_transpose_workspace_bytes(static_cast<int64_t>(rows)) : 0;
   }
-  const auto in = *extents ? spatial_dims(node.input_shape(0)) : std::span<const ir::Dim>();
-  const Transposed original = *transposed;
-  for (size_t i = 0; i < original.window.spatial(); ++i) {
-    auto pads = transposed_pads(node, original, i, i < in.size() ? in[i] : ir::Dim());
-    if (!pads.ok()) return std::move(pads.status());
-    std::tie(transposed->window.pads_begin[i], transposed->window.pads_end[i]) = *pads;
-  }
-  transposed->window.auto_pad = AutoPad::kNotSet;
-  const DvtConvAttributes attributes = {.group = node.attribute_int("group", 1),
-                                        .window = window_attributes(transposed->window, in)};
-  Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
-  if (node.input_dtype(0) == DVT_F32) {
-    const auto w = node.input_extents(1);
-    const auto rows =
-        w ? checked_mul(static_cast<uint64_t>((*w)[1]), volume(*w)) : std::optional<uint64_t>(0);
-    const uint64_t bytes = rows && *rows <= INT64_MAX
-                               ? dvt_conv_transpose_workspace_bytes(static_cast<int64_t>(*rows))
-                               : 0;
-    if (bytes > 0) recipe.workspace_bytes = {bytes};
-  }
+  if (bytes == 0) return node.error(DVT_UNSUPPORTED, "W is too large", DVT_STAGE_LOWER);
+  recipe.workspace_bytes = {bytes};
   return recipe;
 }
 

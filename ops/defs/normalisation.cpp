@@ -98,14 +98,8 @@ Status infer_softmax(const NodeView& node, std::span<InferredOutput> outputs) {
 Result<Recipe> recipe_softmax_kind(const NodeView& node, bool log) {
   auto kernel = require_kernel(node, "Softmax", node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
-  const ir::Shape* x = node.input_shape(0);
-  if (x == nullptr) {
-    return node.error(DVT_UNSUPPORTED, "the axis of an input of unknown rank", DVT_STAGE_LOWER);
-  }
-  const auto rank = static_cast<int64_t>(x->size());
-  const int64_t axis = *normalise_axis(stated_axis(node), rank);
   const DvtSoftmaxAttributes attributes = {
-      .axis_begin = axis, .axis_end = flattens(node) ? rank : axis + 1, .log = log ? 1 : 0};
+      .axis = stated_axis(node), .flatten = flattens(node) ? 1 : 0, .log = log ? 1 : 0};
   return plain_recipe(node, *kernel, attribute_bytes(attributes));
 }
 Result<Recipe> recipe_softmax(const NodeView& node) {

@@ -58,7 +58,7 @@ Result<Recipe> recipe_pool(const NodeView& node, std::string_view base) {
   if (!window.ok()) return std::move(window.status());
   DvtPoolAttributes attributes = {
       .kernel = {1, 1, 1},
-      .window = window_attributes(*window, spatial_dims(node.input_shape(0))),
+      .window = window_attributes(*window),
       .ceil_mode = window->ceil_mode ? 1 : 0,
       .count_include_pad = node.attribute_int("count_include_pad", 0) != 0 ? 1 : 0,
       .storage_order = node.attribute_int("storage_order", 0) != 0 ? 1 : 0,

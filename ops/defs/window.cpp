@@ -32,18 +32,18 @@ Result<std::vector<int64_t>> read_list(const NodeView& node, std::string_view na
   return values;
 }
 
+struct AutoPad {
+  DvtAutoPad mode;
+  bool reads_pads;
+};
 Result<AutoPad> read_auto_pad(const NodeView& node) {
   const std::string text = node.attribute_string("auto_pad", "NOTSET");
-  if (text == "NOTSET" || text.empty()) return AutoPad::kNotSet;
-  if (text == "VALID") return AutoPad::kValid;
-  if (text == "SAME_UPPER") return AutoPad::kSameUpper;
-  if (text == "SAME_LOWER") return AutoPad::kSameLower;
+  if (text == "NOTSET" || text.empty()) return AutoPad{DVT_PADS_STATED, true};
+  if (text == "VALID") return AutoPad{DVT_PADS_STATED, false};
+  if (text == "SAME_UPPER") return AutoPad{DVT_PADS_SAME_UPPER, false};
+  if (text == "SAME_LOWER") return AutoPad{DVT_PADS_SAME_LOWER, false};
   return mismatch(node, "attribute auto_pad has an unknown value",
                   "NOTSET, VALID, SAME_UPPER or SAME_LOWER", text);
-}
-
-bool is_same(AutoPad auto_pad) {
-  return auto_pad == AutoPad::kSameUpper || auto_pad == AutoPad::kSameLower;
 }
 
 int64_t reach(const Window& window, size_t dim) {
@@ -52,20 +52,15 @@ int64_t reach(const Window& window, size_t dim) {
 
 // Pads of one dim for a known extent.
 std::pair<int64_t, int64_t> pads_of(const Window& window, size_t dim, int64_t in) {
-  if (!is_same(window.auto_pad)) return {window.pads_begin[dim], window.pads_end[dim]};
-  const int64_t stride = window.strides[dim];
-  const int64_t out = in == 0 ? 0 : (in - 1) / stride + 1;
-  return split_pads(window.auto_pad, (out - 1) * stride + reach(window, dim) - in);
+  std::pair pads(window.pads_begin[dim], window.pads_end[dim]);
+  if (window.auto_pad != DVT_PADS_STATED && in <= DVT_WINDOW_LIMIT) {
+    dvt_same_pads(window.auto_pad, in, window.kernel[dim], window.strides[dim],
+                  window.dilations[dim], &pads.first, &pads.second);
+  }
+  return pads;
 }
 
 }  // namespace
-
-std::pair<int64_t, int64_t> split_pads(AutoPad auto_pad, int64_t total) {
-  const int64_t pads = std::max<int64_t>(total, 0);
-  const int64_t less = pads / 2;
-  const int64_t more = pads - less;
-  return auto_pad == AutoPad::kSameUpper ? std::pair(less, more) : std::pair(more, less);
-}
 
 Status check_spatial_rank(const NodeView& node, size_t rank) {
   if (rank >= 3 && rank <= 2 + DVT_SPATIAL_MAX) return {};
@@ -94,9 +89,9 @@ Result<Window> read_window(const NodeView& node, std::vector<int64_t> kernel) {
   window.dilations = std::move(*dilations);
   auto auto_pad = read_auto_pad(node);
   if (!auto_pad.ok()) return std::move(auto_pad.status());
-  window.auto_pad = *auto_pad;
+  window.auto_pad = auto_pad->mode;
   std::vector<int64_t> pads(2 * spatial, 0);
-  if (window.auto_pad == AutoPad::kNotSet) {
+  if (auto_pad->reads_pads) {
     auto read = read_list(node, "pads", 2 * spatial, 0, 0);
     if (!read.ok()) return std::move(read.status());
     pads = std::move(*read);
@@ -110,10 +105,10 @@ Result<Window> read_window(const NodeView& node, std::vector<int64_t> kernel) {
 Result<ir::Dim> window_output(const NodeView& node, const Window& window, size_t dim, ir::Dim in) {
   if (!in.is_known()) {
     const bool padded_to_same =
-        window.auto_pad == AutoPad::kNotSet &&
+        window.auto_pad == DVT_PADS_STATED &&
         window.pads_begin[dim] + window.pads_end[dim] == reach(window, dim) - 1;
-    const bool kept = window.strides[dim] == 1 &&
-                      (is_same(window.auto_pad) || padded_to_same || reach(window, dim) == 1);
+    const bool kept = window.strides[dim] == 1 && (window.auto_pad != DVT_PADS_STATED ||
+                                                   padded_to_same || reach(window, dim) == 1);
     return kept && window.pads_begin[dim] + window.pads_end[dim] <= reach(window, dim) - 1
                ? in
                : ir::Dim();
@@ -128,28 +123,17 @@ Result<ir::Dim> window_output(const NodeView& node, const Window& window, size_t
                       std::to_string(end));
 }
 
-DvtWindowAttributes window_attributes(const Window& window, std::span<const ir::Dim> in) {
+DvtWindowAttributes window_attributes(const Window& window) {
   DvtWindowAttributes attributes{};
+  attributes.auto_pad = window.auto_pad;
   for (size_t i = 0; i < DVT_SPATIAL_MAX; ++i) {
     const bool used = i < window.spatial();
-    const bool known = i < in.size() && in[i].is_known();
-    std::pair<int64_t, int64_t> pads(0, 0);
-    if (used && (known || !is_same(window.auto_pad))) {
-      pads = pads_of(window, i, known ? in[i].extent() : 0);
-    } else if (used) {
-      pads.first = window.auto_pad == AutoPad::kSameUpper ? DVT_PAD_SAME_UPPER : DVT_PAD_SAME_LOWER;
-    }
     attributes.strides[i] = used ? window.strides[i] : 1;
     attributes.dilations[i] = used ? window.dilations[i] : 1;
-    attributes.pads_begin[i] = pads.first;
-    attributes.pads_end[i] = pads.second;
+    attributes.pads_begin[i] = used ? window.pads_begin[i] : 0;
+    attributes.pads_end[i] = used ? window.pads_end[i] : 0;
   }
   return attributes;
-}
-
-std::span<const ir::Dim> spatial_dims(const ir::Shape* shape) {
-  if (shape == nullptr || shape->size() < 2) return {};
-  return std::span(*shape).subspan(2);
 }
 
 }  // namespace davit::ops

@@ -7,7 +7,6 @@
 // Memory   Values are returned by value.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "ops/definition.hpp"
@@ -15,12 +14,10 @@
 
 namespace davit::ops {
 
-enum class AutoPad { kNotSet, kValid, kSameUpper, kSameLower };
-
 struct Window {
   std::vector<int64_t> kernel, strides, dilations;
   std::vector<int64_t> pads_begin, pads_end;  // Zeros unless auto_pad is NOTSET.
-  AutoPad auto_pad = AutoPad::kNotSet;
+  DvtAutoPad auto_pad = DVT_PADS_STATED;      // VALID: stated, zero.
   bool ceil_mode = false;
 
   [[nodiscard]] size_t spatial() const { return kernel.size(); }
@@ -37,14 +34,7 @@ Status check_spatial_rank(const NodeView& node, size_t rank);
 // An error when the window does not fit.
 Result<ir::Dim> window_output(const NodeView& node, const Window& window, size_t dim, ir::Dim in);
 
-// The kernel's record, with the pads that auto_pad chooses for `in` extents; those of an unknown
-// one (or beyond the end of `in`) are left to the kernel. Precondition: window_output() succeeded.
-DvtWindowAttributes window_attributes(const Window& window, std::span<const ir::Dim> in);
-
-// The dims of a shape behind batch and channels; empty when it is unknown.
-std::span<const ir::Dim> spatial_dims(const ir::Shape* shape);
-
-// Splits what auto_pad has to add along one dim into begin and end.
-std::pair<int64_t, int64_t> split_pads(AutoPad auto_pad, int64_t total);
+// The kernel's record.
+DvtWindowAttributes window_attributes(const Window& window);
 
 }  // namespace davit::ops

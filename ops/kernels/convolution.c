@@ -2,29 +2,27 @@
 
 #include <inttypes.h>
 
+#include "ops/kernels/cost.h"
 #include "ops/kernels/element.h"
 #include "ops/kernels/gemm.h"
 #include "ops/kernels/kernels.h"
-#include "ops/kernels/shape.h"
 
 uint64_t dvt_conv_workspace_bytes(void) {
   return DVT_GEMM_WORKSPACE_BYTES;
 }
 
-DvtCode dvt_conv_check_bias(const DvtContext* ctx, int64_t channels, DvtDType dtype, char* reason,
-                            size_t size) {
-  if (!dvt_has_input(ctx, 2)) return DVT_OK;
-  const DvtCode code = dvt_check_dtype(dvt_input_tensor(ctx, 2), dtype, "bias", reason, size);
+DvtCode dvt_conv_check(const DvtContext* ctx, DvtDType dtype, DvtKernelInferFn infer, char* reason,
+                       size_t size) {
+  DvtCode code = dvt_check_counts(ctx, 2, 3, 1, 2, reason, size);
+  if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 0), dtype, "X", reason, size);
+  if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 1), dtype, "W", reason, size);
+  if (code == DVT_OK) code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dtype, "Y", reason, size);
+  if (code == DVT_OK) code = dvt_check_inferred(ctx, infer, ctx->output_count - 1u, reason, size);
+  if (code != DVT_OK || !dvt_has_input(ctx, 2)) return code;
+  const DvtTensor* bias = dvt_input_tensor(ctx, 2);
+  code = dvt_check_dtype(bias, dtype, "bias", reason, size);
   if (code != DVT_OK) return code;
-  return dvt_check_shape(dvt_input_tensor(ctx, 2), 1, &channels, "bias", reason, size);
-}
-
-DvtCode dvt_conv_check_workspace(const DvtContext* ctx, uint64_t bytes, char* reason, size_t size) {
-  if (!dvt_has_output(ctx, 1)) return DVT_OK;
-  const uint64_t got = dvt_output_tensor(ctx, 1)->bytes;
-  if (got >= bytes) return DVT_OK;
-  return dvt_refuse(reason, size, "workspace: expected %" PRIu64 " bytes, got %" PRIu64, bytes,
-                    got);
+  return dvt_check_shape(bias, 1, &dvt_output_tensor(ctx, 0)->dims[1], "bias", reason, size);
 }
 
 void dvt_conv_fill_bias(const DvtContext* ctx, DvtDType dtype) {
@@ -43,10 +41,9 @@ static DvtCode describe(const DvtContext* ctx, DvtConv* conv, char* reason, size
   const DvtConvAttributes* attributes = ctx->attributes;
   const DvtTensor* x = dvt_input_tensor(ctx, 0);
   const DvtTensor* w = dvt_input_tensor(ctx, 1);
-  const DvtTensor* y = dvt_output_tensor(ctx, 0);
-  if (x->rank < 3 || x->rank > 2 + DVT_SPATIAL_MAX || w->rank != x->rank || y->rank != x->rank) {
-    return dvt_refuse(reason, size, "ranks %u, %u and %u of X, W and Y: expected equal, 3 to 5",
-                      x->rank, w->rank, y->rank);
+  if (x->rank < 3 || x->rank > 2 + DVT_SPATIAL_MAX || w->rank != x->rank) {
+    return dvt_refuse(reason, size, "ranks %u and %u of X and W: expected equal, 3 to 5", x->rank,
+                      w->rank);
   }
   const int64_t group = attributes->group;
   if (group < 1 || w->dims[0] % group != 0 || x->dims[1] % group != 0 ||
@@ -56,15 +53,37 @@ static DvtCode describe(const DvtContext* ctx, DvtConv* conv, char* reason, size
                       " and %" PRId64 " outputs",
                       group, x->dims[1], w->dims[1], w->dims[0]);
   }
-  if (y->dims[0] != x->dims[0] || y->dims[1] != w->dims[0]) {
-    return dvt_refuse(reason, size, "Y: batch or channels differ from those of X and W");
-  }
   *conv = (DvtConv){.batch = x->dims[0],
                     .group = group,
                     .in_channels = w->dims[1],
                     .out_channels = w->dims[0] / group};
   return dvt_window_init(&conv->window, x->rank - 2U, &attributes->window, x->dims + 2, w->dims + 2,
-                         y->dims + 2, false, reason, size);
+                         false, reason, size);
+}
+
+static DvtCode infer_conv(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  DvtCode code = dvt_check_inputs(ctx, 2, 3, reason, size);
+  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  DvtConv conv;
+  if (code == DVT_OK) code = describe(ctx, &conv, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtTensor* x = dvt_input_tensor(ctx, 0);
+  code = dvt_window_infer(&conv.window, x->rank, x->dims[0], dvt_input_tensor(ctx, 1)->dims[0],
+                          &outputs[0], reason, size);
+  if (code != DVT_OK || ctx->output_count < 2) return code;
+  return dvt_infer_scratch(&outputs[1], dvt_conv_workspace_bytes(), reason, size);
+}
+
+/* An implicit product: output pixels by filters, over the taps. */
+static void cost_conv(const DvtContext* ctx, DvtTaskCost* cost) {
+  const DvtTensor* w = dvt_input_tensor(ctx, 1);
+  const DvtTensor* y = dvt_output_tensor(ctx, 0);
+  dvt_cost_traffic(ctx, 1, cost);
+  cost->kind = DVT_TASK_CONV;
+  cost->batch = (uint64_t)((const DvtConvAttributes*)ctx->attributes)->group;
+  cost->m = (uint64_t)y->dims[0] * dvt_cost_volume(y, 2, y->rank);
+  cost->n = (uint64_t)w->dims[0] / cost->batch;
+  cost->k = (uint64_t)w->dims[1] * dvt_cost_volume(w, 2, w->rank);
 }
 
 /* One output element, without its bias. `x` begins at the image and group, `w` at the filter. */
@@ -140,79 +159,20 @@ DVT_INLINE DvtCode run_conv(const DvtContext* ctx, DvtDType dtype) {
   return DVT_OK;
 }
 
-DvtCode dvt_conv_check_ranks(const DvtContext* ctx, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 2, 3, reason, size);
-  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
-  if (code != DVT_OK) return code;
-  const uint32_t rank = dvt_input_tensor(ctx, 0)->rank;
-  if (rank >= 3 && rank <= 2 + DVT_SPATIAL_MAX && dvt_input_tensor(ctx, 1)->rank == rank) {
-    return DVT_OK;
-  }
-  return dvt_refuse(reason, size, "ranks %u and %u of X and W: expected equal, 3 to 5", rank,
-                    dvt_input_tensor(ctx, 1)->rank);
-}
-
-static DvtCode infer_conv(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_conv_check_ranks(ctx, reason, size);
-  if (code != DVT_OK) return code;
-  const DvtConvAttributes* attributes = ctx->attributes;
-  const DvtTensor* x = dvt_input_tensor(ctx, 0);
-  const DvtTensor* w = dvt_input_tensor(ctx, 1);
-  int64_t dims[2 + DVT_SPATIAL_MAX] = {x->dims[0], w->dims[0]};
-  code = dvt_window_infer(x->rank - 2U, &attributes->window, x->dims + 2, w->dims + 2, false,
-                          dims + 2, reason, size);
-  if (code == DVT_OK) code = dvt_infer_shape(&outputs[0], x->rank, dims, "Y", reason, size);
-  if (code == DVT_OK && ctx->output_count > 1) {
-    code = dvt_infer_scratch(&outputs[1], dvt_conv_workspace_bytes(), reason, size);
-  }
-  return code;
-}
-
-/* Each output element is a sum over the filter. */
-static void cost_conv(const DvtContext* ctx, DvtTaskCost* cost) {
-  const DvtConvAttributes* attributes = ctx->attributes;
-  const DvtTensor* w = dvt_input_tensor(ctx, 1);
-  const DvtTensor* y = dvt_output_tensor(ctx, 0);
-  cost->kind = DVT_TASK_CONV;
-  cost->batch = (uint64_t)attributes->group;
-  cost->m = (uint64_t)y->dims[0];
-  cost->n = (uint64_t)(w->dims[0] / attributes->group);
-  cost->k = (uint64_t)w->dims[1];
-  for (uint32_t i = 2; i < y->rank; ++i) {
-    cost->m *= (uint64_t)y->dims[i];
-    cost->k *= (uint64_t)w->dims[i];
-  }
-}
-
-static void cost_transpose(const DvtContext* ctx, DvtTaskCost* cost) {
-  const DvtConvAttributes* attributes = ctx->attributes;
-  const DvtTensor* x = dvt_input_tensor(ctx, 0);
-  const DvtTensor* w = dvt_input_tensor(ctx, 1);
-  cost->kind = DVT_TASK_CONV;
-  cost->batch = (uint64_t)attributes->group;
-  cost->m = (uint64_t)x->dims[0];
-  cost->n = (uint64_t)w->dims[1];
-  cost->k = (uint64_t)(x->dims[1] / attributes->group);
-  for (uint32_t i = 2; i < x->rank; ++i) {
-    cost->m *= (uint64_t)x->dims[i];
-    cost->n *= (uint64_t)w->dims[i];
-  }
-}
-
 static DvtCode check_conv(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
-  DvtCode code = dvt_check_counts(ctx, 2, 3, 1, 2, reason, size);
-  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
-  if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 0), dtype, "X", reason, size);
-  if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 1), dtype, "W", reason, size);
-  if (code == DVT_OK) code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dtype, "Y", reason, size);
-  DvtConv conv;
-  if (code == DVT_OK) code = describe(ctx, &conv, reason, size);
-  const int64_t channels = code == DVT_OK ? dvt_output_tensor(ctx, 0)->dims[1] : 0;
-  if (code == DVT_OK) code = dvt_conv_check_bias(ctx, channels, dtype, reason, size);
-  if (code == DVT_OK) {
-    code = dvt_conv_check_workspace(ctx, dvt_conv_workspace_bytes(), reason, size);
-  }
-  return code;
+  return dvt_conv_check(ctx, dtype, infer_conv, reason, size);
+}
+
+/* As the convolution that maps Y to X. */
+static void cost_transpose(const DvtContext* ctx, DvtTaskCost* cost) {
+  const DvtTensor* x = dvt_input_tensor(ctx, 0);
+  const DvtTensor* w = dvt_input_tensor(ctx, 1);
+  dvt_cost_traffic(ctx, 1, cost);
+  cost->kind = DVT_TASK_CONV;
+  cost->batch = (uint64_t)((const DvtConvTransposeAttributes*)ctx->attributes)->group;
+  cost->m = (uint64_t)x->dims[0] * dvt_cost_volume(x, 2, x->rank);
+  cost->n = (uint64_t)w->dims[1] * dvt_cost_volume(w, 2, w->rank);
+  cost->k = (uint64_t)x->dims[1] / cost->batch;
 }
 
 DVT_INLINE DvtCode run_transpose(const DvtContext* ctx, DvtDType dtype) {
@@ -231,34 +191,40 @@ DVT_TYPED_KERNEL(transpose, f64, DVT_F64)
 DVT_TYPED_KERNEL(transpose, f16, DVT_F16)
 DVT_TYPED_KERNEL(transpose, bf16, DVT_BF16)
 
-static const DvtAttribute conv_attributes[] = {
-    {"group", offsetof(DvtConvAttributes, group), 1, 'i'},
-    {"strides", offsetof(DvtConvAttributes, window.strides), DVT_SPATIAL_MAX, 'i'},
-    {"dilations", offsetof(DvtConvAttributes, window.dilations), DVT_SPATIAL_MAX, 'i'},
-    {"pads_begin", offsetof(DvtConvAttributes, window.pads_begin), DVT_SPATIAL_MAX, 'i'},
-    {"pads_end", offsetof(DvtConvAttributes, window.pads_end), DVT_SPATIAL_MAX, 'i'},
+#define WINDOW_ATTRIBUTES(record)                                                \
+  {"group", offsetof(record, group), 1, 'i'},                                    \
+      {"strides", offsetof(record, window.strides), DVT_SPATIAL_MAX, 'i'},       \
+      {"dilations", offsetof(record, window.dilations), DVT_SPATIAL_MAX, 'i'},   \
+      {"pads_begin", offsetof(record, window.pads_begin), DVT_SPATIAL_MAX, 'i'}, \
+      {"pads_end", offsetof(record, window.pads_end), DVT_SPATIAL_MAX, 'i'}, {   \
+    "auto_pad", offsetof(record, window.auto_pad), 1, 'i'                        \
+  }
+
+static const DvtAttribute conv_attributes[] = {WINDOW_ATTRIBUTES(DvtConvAttributes)};
+static const DvtAttribute transpose_attributes[] = {
+    WINDOW_ATTRIBUTES(DvtConvTransposeAttributes),
+    {"output_padding", offsetof(DvtConvTransposeAttributes, output_padding), DVT_SPATIAL_MAX, 'i'},
+    {"output_shape", offsetof(DvtConvTransposeAttributes, output_shape), DVT_SPATIAL_MAX, 'i'},
 };
 
-#define CONV_KERNEL(kernel_name, family_suffix, infer_function, cost_function)                     \
+#define CONV_KERNEL(kernel_name, family, suffix, record, infer_fn)                                 \
   {                                                                                                \
-    .name = (kernel_name), .abi_version = DVT_KERNEL_ABI_VERSION,                                  \
+    .name = kernel_name "." #suffix, .abi_version = DVT_KERNEL_ABI_VERSION,                        \
     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 2, .input_max = 3, .output_min = 1, \
-    .output_max = 2, .attribute_bytes = sizeof(DvtConvAttributes),                                 \
-    .attribute_count = sizeof conv_attributes / sizeof conv_attributes[0],                         \
-    .attributes = conv_attributes, .run = run_##family_suffix, .check = check_##family_suffix,     \
-    .infer = (infer_function), .cost = (cost_function)                                             \
+    .output_max = 2, .attribute_bytes = sizeof(record),                                            \
+    .attribute_count = sizeof family##_attributes / sizeof family##_attributes[0],                 \
+    .attributes = family##_attributes, .run = run_##family##_##suffix,                             \
+    .check = check_##family##_##suffix, .infer = (infer_fn), .cost = cost_##family                 \
   }
+#define CONV(suffix) CONV_KERNEL("Conv", conv, suffix, DvtConvAttributes, infer_conv)
+#define CONV_TRANSPOSE(suffix)                                                \
+  CONV_KERNEL("ConvTranspose", transpose, suffix, DvtConvTransposeAttributes, \
+              dvt_conv_transpose_infer)
 
 DvtKernelTable dvt_kernels_convolution(void) {
   static const DvtKernel kernels[] = {
-      CONV_KERNEL("Conv.f32", conv_f32, infer_conv, cost_conv),
-      CONV_KERNEL("Conv.f64", conv_f64, infer_conv, cost_conv),
-      CONV_KERNEL("Conv.f16", conv_f16, infer_conv, cost_conv),
-      CONV_KERNEL("Conv.bf16", conv_bf16, infer_conv, cost_conv),
-      CONV_KERNEL("ConvTranspose.f32", transpose_f32, dvt_conv_transpose_infer, cost_transpose),
-      CONV_KERNEL("ConvTranspose.f64", transpose_f64, dvt_conv_transpose_infer, cost_transpose),
-      CONV_KERNEL("ConvTranspose.f16", transpose_f16, dvt_conv_transpose_infer, cost_transpose),
-      CONV_KERNEL("ConvTranspose.bf16", transpose_bf16, dvt_conv_transpose_infer, cost_transpose),
+      CONV(f32),           CONV(f64),           CONV(f16),           CONV(bf16),
+      CONV_TRANSPOSE(f32), CONV_TRANSPOSE(f64), CONV_TRANSPOSE(f16), CONV_TRANSPOSE(bf16),
   };
   return (DvtKernelTable){.kernels = kernels, .count = sizeof kernels / sizeof kernels[0]};
 }

@@ -8,9 +8,6 @@
  *                       W [C,M/group,kernel...]
  *                       B [M] (optional)
  *
- * The extents of ConvTranspose's Y: stride * (in - 1) + (kernel - 1) * dilation + 1 - pads_begin -
- * pads_end. pads_end may be negative: it carries what output_padding adds.
- *
  * <t> is f32, f64, f16 or bf16; one to three spatial dims. Without a workspace the simple path
  * runs, with the same bits.
  *
@@ -35,10 +32,22 @@ typedef struct DvtConvAttributes {
   DvtWindowAttributes window;
 } DvtConvAttributes;
 
+typedef struct DvtConvTransposeAttributes {
+  int64_t group;
+  DvtWindowAttributes window;
+  int64_t output_padding[DVT_SPATIAL_MAX];
+  int64_t output_shape[DVT_SPATIAL_MAX]; /* Of Y; 0: not stated. Pads follow from it. */
+} DvtConvTransposeAttributes;
+
+/* Extent of Y along spatial dim `dim` of ConvTranspose, and its pads; -1 when it is out of range.
+ */
+int64_t dvt_conv_transpose_out(const DvtConvTransposeAttributes* attributes, uint32_t dim,
+                               int64_t in, int64_t kernel, int64_t* pad, int64_t* pad_end);
+
 typedef struct DvtConv {
   int64_t batch, group;
   int64_t in_channels, out_channels; /* Per group. */
-  DvtWindow window;                  /* From Y's view; for ConvTranspose `in` is Y, `out` is X. */
+  DvtWindow window;                  /* For ConvTranspose `in` is Y, `out` is X. */
 } DvtConv;
 
 /* Size of the workspace that selects the blocked f32 path. ConvTranspose: `rows` is M / group times
@@ -53,14 +62,11 @@ void dvt_conv_f32(const DvtConv* conv, const float* x, const float* w, const flo
 void dvt_conv_fill_bias(const DvtContext* ctx, DvtDType dtype);
 DvtCode dvt_conv_transpose_run(const DvtContext* ctx, DvtDType dtype);
 DvtCode dvt_conv_transpose_check(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size);
-DvtCode dvt_conv_check_bias(const DvtContext* ctx, int64_t channels, DvtDType dtype, char* reason,
-                            size_t size);
 DvtCode dvt_conv_transpose_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason,
                                  size_t size);
-/* X and W of a convolution, for infer(): present, of equal rank 3 to 5. */
-DvtCode dvt_conv_check_ranks(const DvtContext* ctx, char* reason, size_t size);
-/* A workspace, when there is one, is at least `bytes` long. */
-DvtCode dvt_conv_check_workspace(const DvtContext* ctx, uint64_t bytes, char* reason, size_t size);
+/* Counts, attributes, dtypes, outputs as `infer` gives them, and the bias. */
+DvtCode dvt_conv_check(const DvtContext* ctx, DvtDType dtype, DvtKernelInferFn infer, char* reason,
+                       size_t size);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -5,7 +5,6 @@
 #include "ops/kernels/convolution.h"
 #include "ops/kernels/element.h"
 #include "ops/kernels/gemm.h"
-#include "ops/kernels/shape.h"
 
 uint64_t dvt_conv_transpose_workspace_bytes(int64_t rows) {
   uint64_t bytes = 0;
@@ -17,64 +16,114 @@ uint64_t dvt_conv_transpose_workspace_bytes(int64_t rows) {
   return bytes + DVT_GEMM_WORKSPACE_BYTES;
 }
 
-/* Positions are clipped to Y, so its extents need not follow from X's; only their sizes matter. */
+int64_t dvt_conv_transpose_out(const DvtConvTransposeAttributes* attributes, uint32_t dim,
+                               int64_t in, int64_t kernel, int64_t* pad, int64_t* pad_end) {
+  const DvtWindowAttributes* window = &attributes->window;
+  const int64_t stride = window->strides[dim];
+  const int64_t dilation = window->dilations[dim];
+  const int64_t extra = attributes->output_padding[dim];
+  const int64_t stated = attributes->output_shape[dim];
+  *pad = window->pads_begin[dim];
+  *pad_end = window->pads_end[dim];
+  const int64_t at_least_0[] = {in, *pad, *pad_end, extra, stated};
+  const int64_t at_least_1[] = {kernel, stride, dilation};
+  for (uint32_t i = 0; i < 5; ++i) {
+    if (at_least_0[i] < 0 || at_least_0[i] > DVT_WINDOW_LIMIT) return -1;
+  }
+  for (uint32_t i = 0; i < 3; ++i) {
+    if (at_least_1[i] < 1 || at_least_1[i] > DVT_WINDOW_LIMIT) return -1;
+  }
+  const int64_t full = stride * (in - 1) + extra + (kernel - 1) * dilation + 1;
+  int64_t out = full - *pad - *pad_end;
+  if (stated > 0 || window->auto_pad != DVT_PADS_STATED) {
+    out = stated > 0 ? stated : in * stride;
+    dvt_split_pads(window->auto_pad, full - out, pad, pad_end);
+  }
+  const bool fits = out >= 0 && out <= DVT_WINDOW_LIMIT && *pad <= DVT_WINDOW_LIMIT &&
+                    *pad_end <= DVT_WINDOW_LIMIT;
+  return fits ? out : -1;
+}
+
+/* `in` is Y's extent, `out` X's. */
 static DvtCode describe_window(DvtWindow* window, uint32_t spatial,
-                               const DvtWindowAttributes* attributes, const int64_t* x,
-                               const int64_t* kernel, const int64_t* y, char* reason, size_t size) {
-  int64_t volumes[3] = {1, 1, 1};
+                               const DvtConvTransposeAttributes* attributes, const int64_t* x,
+                               const int64_t* kernel, char* reason, size_t size) {
   const uint32_t leading = DVT_SPATIAL_MAX - spatial;
+  int64_t volumes[3] = {1, 1, 1};
   for (uint32_t i = 0; i < DVT_SPATIAL_MAX; ++i) {
     const bool used = i >= leading;
     const uint32_t from = used ? i - leading : 0;
-    const int64_t values[7] = {used ? y[from] : 1,
-                               used ? x[from] : 1,
-                               used ? kernel[from] : 1,
-                               used ? attributes->strides[from] : 1,
-                               used ? attributes->dilations[from] : 1,
-                               used ? attributes->pads_begin[from] : 0,
-                               used ? attributes->pads_end[from] : 0};
-    for (int v = 0; v < 7; ++v) {
-      int64_t low = v >= 2 && v <= 4 ? 1 : 0;
-      if (v == 6) low = -DVT_WINDOW_LIMIT;
-      const bool bad = values[v] < low || values[v] > DVT_WINDOW_LIMIT;
-      if (bad || (v < 3 && (__builtin_mul_overflow(volumes[v], values[v], &volumes[v]) ||
-                            volumes[v] > DVT_VOLUME_LIMIT))) {
-        return dvt_refuse(reason, size, "spatial dim %u: %" PRId64 " is out of bounds", from,
-                          values[v]);
-      }
+    window->out[i] = used ? x[from] : 1;
+    window->kernel[i] = used ? kernel[from] : 1;
+    window->stride[i] = used ? attributes->window.strides[from] : 1;
+    window->dilation[i] = used ? attributes->window.dilations[from] : 1;
+    window->pad[i] = window->pad_end[i] = 0;
+    window->in[i] = used ? dvt_conv_transpose_out(attributes, from, x[from], kernel[from],
+                                                  &window->pad[i], &window->pad_end[i])
+                         : 1;
+    const int64_t extents[3] = {window->in[i], window->out[i], window->kernel[i]};
+    bool fits = window->in[i] >= 0;
+    for (int v = 0; fits && v < 3; ++v) {
+      fits = !__builtin_mul_overflow(volumes[v], extents[v], &volumes[v]) &&
+             volumes[v] <= DVT_VOLUME_LIMIT;
     }
-    window->in[i] = values[0];
-    window->out[i] = values[1];
-    window->kernel[i] = values[2];
-    window->stride[i] = values[3];
-    window->dilation[i] = values[4];
-    window->pad[i] = values[5];
-    window->pad_end[i] = values[6];
+    if (!fits) {
+      return dvt_refuse(reason, size,
+                        "spatial dim %u: input %" PRId64 ", kernel %" PRId64 ", stride %" PRId64
+                        " and dilation %" PRId64 " give no output in range",
+                        from, window->out[i], window->kernel[i], window->stride[i],
+                        window->dilation[i]);
+    }
   }
   return DVT_OK;
 }
 
 static DvtCode describe(const DvtContext* ctx, DvtConv* conv, char* reason, size_t size) {
-  const DvtConvAttributes* attributes = ctx->attributes;
+  const DvtConvTransposeAttributes* attributes = ctx->attributes;
   const DvtTensor* x = dvt_input_tensor(ctx, 0);
   const DvtTensor* w = dvt_input_tensor(ctx, 1);
-  const DvtTensor* y = dvt_output_tensor(ctx, 0);
-  if (x->rank < 3 || x->rank > 2 + DVT_SPATIAL_MAX || w->rank != x->rank || y->rank != x->rank) {
-    return dvt_refuse(reason, size, "ranks %u, %u and %u of X, W and Y: expected equal, 3 to 5",
-                      x->rank, w->rank, y->rank);
+  if (x->rank < 3 || x->rank > 2 + DVT_SPATIAL_MAX || w->rank != x->rank) {
+    return dvt_refuse(reason, size, "ranks %u and %u of X and W: expected equal, 3 to 5", x->rank,
+                      w->rank);
   }
   const int64_t group = attributes->group;
-  if (group < 1 || x->dims[1] % group != 0 || w->dims[0] != x->dims[1] || y->dims[1] % group != 0 ||
-      y->dims[1] / group != w->dims[1] || y->dims[0] != x->dims[0]) {
-    return dvt_refuse(reason, size,
-                      "group %" PRId64 " does not match batch and channels of X, W and Y", group);
+  int64_t channels = 0;
+  if (group < 1 || x->dims[1] % group != 0 || w->dims[0] != x->dims[1] ||
+      __builtin_mul_overflow(group, w->dims[1], &channels)) {
+    return dvt_refuse(reason, size, "group %" PRId64 " does not match the channels of X and W",
+                      group);
   }
   *conv = (DvtConv){.batch = x->dims[0],
                     .group = group,
                     .in_channels = x->dims[1] / group,
                     .out_channels = w->dims[1]};
-  return describe_window(&conv->window, x->rank - 2U, &attributes->window, x->dims + 2, w->dims + 2,
-                         y->dims + 2, reason, size);
+  return describe_window(&conv->window, x->rank - 2U, attributes, x->dims + 2, w->dims + 2, reason,
+                         size);
+}
+
+DvtCode dvt_conv_transpose_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason,
+                                 size_t size) {
+  DvtCode code = dvt_check_inputs(ctx, 2, 3, reason, size);
+  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  DvtConv conv;
+  if (code == DVT_OK) code = describe(ctx, &conv, reason, size);
+  if (code != DVT_OK) return code;
+  const DvtTensor* x = dvt_input_tensor(ctx, 0);
+  int64_t dims[2 + DVT_SPATIAL_MAX] = {x->dims[0], conv.group * conv.out_channels};
+  for (uint32_t i = 2; i < x->rank; ++i) {
+    dims[i] = conv.window.in[DVT_SPATIAL_MAX + i - x->rank];
+  }
+  code = dvt_infer_shape(&outputs[0], x->rank, dims, "output 0", reason, size);
+  if (code != DVT_OK || ctx->output_count < 2) return code;
+  uint64_t bytes = 1; /* Y is empty, or all bias. */
+  int64_t rows = 0;
+  if (outputs[0].bytes > 0 && dvt_input_tensor(ctx, 1)->bytes > 0) {
+    bytes = __builtin_mul_overflow(conv.out_channels, dvt_volume(conv.window.kernel), &rows)
+                ? 0
+                : dvt_conv_transpose_workspace_bytes(rows);
+  }
+  if (bytes == 0) return dvt_refuse(reason, size, "W is too large");
+  return dvt_infer_scratch(&outputs[1], bytes, reason, size);
 }
 
 /* Input positions [begin, end) of one dim whose windows span output `o`. With dilation not all of
@@ -295,60 +344,6 @@ DvtCode dvt_conv_transpose_run(const DvtContext* ctx, DvtDType dtype) {
   }
 }
 
-DvtCode dvt_conv_transpose_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason,
-                                 size_t size) {
-  DvtCode code = dvt_conv_check_ranks(ctx, reason, size);
-  if (code != DVT_OK) return code;
-  const DvtConvAttributes* attributes = ctx->attributes;
-  const DvtWindowAttributes* window = &attributes->window;
-  const DvtTensor* x = dvt_input_tensor(ctx, 0);
-  const DvtTensor* w = dvt_input_tensor(ctx, 1);
-  int64_t dims[2 + DVT_SPATIAL_MAX] = {x->dims[0], 0};
-  int64_t rows = w->dims[1];
-  bool fits =
-      attributes->group >= 1 && !__builtin_mul_overflow(w->dims[1], attributes->group, &dims[1]);
-  for (uint32_t i = 0; fits && i + 2U < x->rank; ++i) {
-    const int64_t in = x->dims[i + 2];
-    const int64_t values[] = {in, w->dims[i + 2], window->strides[i], window->dilations[i]};
-    for (int v = 0; v < 4; ++v)
-      fits = fits && values[v] >= (v > 0) && values[v] <= DVT_WINDOW_LIMIT;
-    const int64_t pads[] = {window->pads_begin[i], window->pads_end[i]};
-    for (int v = 0; v < 2; ++v) {
-      fits = fits && pads[v] >= -DVT_WINDOW_LIMIT && pads[v] <= DVT_WINDOW_LIMIT;
-    }
-    if (!fits || __builtin_mul_overflow(rows, w->dims[i + 2], &rows)) {
-      fits = false;
-      break;
-    }
-    const int64_t reach = (w->dims[i + 2] - 1) * window->dilations[i] + 1;
-    dims[i + 2] = window->strides[i] * (in - 1) + reach - pads[0] - pads[1];
-    fits = dims[i + 2] >= 0 && dims[i + 2] <= DVT_WINDOW_LIMIT;
-  }
-  if (!fits) return dvt_refuse(reason, size, "an extent of X, W or Y is out of bounds");
-  code = dvt_infer_shape(&outputs[0], x->rank, dims, "Y", reason, size);
-  if (code != DVT_OK || ctx->output_count < 2) return code;
-  const uint64_t workspace = dvt_conv_transpose_workspace_bytes(rows);
-  if (workspace == 0) return dvt_refuse(reason, size, "W is too large");
-  return dvt_infer_scratch(&outputs[1], workspace, reason, size);
-}
-
 DvtCode dvt_conv_transpose_check(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
-  DvtCode code = dvt_check_counts(ctx, 2, 3, 1, 2, reason, size);
-  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
-  if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 0), dtype, "X", reason, size);
-  if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 1), dtype, "W", reason, size);
-  if (code == DVT_OK) code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dtype, "Y", reason, size);
-  DvtConv conv;
-  if (code == DVT_OK) code = describe(ctx, &conv, reason, size);
-  if (code != DVT_OK) return code;
-  const DvtTensor* y = dvt_output_tensor(ctx, 0);
-  code = dvt_conv_check_bias(ctx, y->dims[1], dtype, reason, size);
-  if (code != DVT_OK || y->bytes == 0 || dvt_input_tensor(ctx, 1)->bytes == 0) return code;
-  int64_t rows = 0;
-  if (__builtin_mul_overflow(conv.out_channels, dvt_volume(conv.window.kernel), &rows)) {
-    return dvt_refuse(reason, size, "W is too large");
-  }
-  const uint64_t workspace = dvt_conv_transpose_workspace_bytes(rows);
-  if (workspace == 0) return dvt_refuse(reason, size, "W is too large");
-  return dvt_conv_check_workspace(ctx, workspace, reason, size);
+  return dvt_conv_check(ctx, dtype, dvt_conv_transpose_infer, reason, size);
 }

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "ops/kernels/cost.h"
 #include "ops/kernels/element.h"
 #include "ops/kernels/gemm.h"
 #include "ops/kernels/kernels.h"
@@ -149,22 +150,34 @@ static void multiply_f32(const Product* product, const float* a, const float* b,
   }
 }
 
-static DvtCode check_workspace(const DvtContext* ctx, char* reason, size_t size) {
-  if (!dvt_has_output(ctx, 1)) return DVT_OK;
-  const uint64_t got = dvt_output_tensor(ctx, 1)->bytes;
-  if (got >= dvt_matrix_workspace_bytes()) return DVT_OK;
-  return dvt_refuse(reason, size, "workspace: expected %" PRIu64 " bytes, got %" PRIu64,
-                    dvt_matrix_workspace_bytes(), got);
+/* Y, and the workspace if there is one. */
+static DvtCode infer_product(const DvtContext* ctx, uint32_t rank, const int64_t* dims,
+                             DvtTensor* outputs, char* reason, size_t size) {
+  const DvtCode code = dvt_infer_shape(&outputs[0], rank, dims, "output 0", reason, size);
+  if (code != DVT_OK || ctx->output_count < 2) return code;
+  return dvt_infer_scratch(&outputs[1], dvt_matrix_workspace_bytes(), reason, size);
 }
 
 static DvtCode check_operands(const DvtContext* ctx, uint32_t input_max, DvtDType dtype,
-                              char* reason, size_t size) {
+                              DvtKernelInferFn infer, char* reason, size_t size) {
   DvtCode code = dvt_check_counts(ctx, 2, input_max, 1, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 0), dtype, "A", reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 1), dtype, "B", reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dtype, "Y", reason, size);
-  if (code == DVT_OK) code = check_workspace(ctx, reason, size);
-  return code;
+  return code == DVT_OK ? dvt_check_inferred(ctx, infer, ctx->output_count - 1u, reason, size)
+                        : code;
+}
+
+static void cost_product(const DvtContext* ctx, uint64_t batch, uint64_t m, uint64_t n, uint64_t k,
+                         DvtTaskCost* cost) {
+  dvt_cost_traffic(ctx, 1, cost);
+  /* The cube unit knows neither integers nor doubles. */
+  const bool on_cube = dvt_dtype_is_float(cost->dtype) && cost->dtype != DVT_F64;
+  cost->kind = on_cube ? DVT_TASK_MATMUL : DVT_TASK_AICPU;
+  cost->batch = batch;
+  cost->m = m;
+  cost->n = n;
+  cost->k = k;
 }
 
 /* ---- MatMul ---------------------------------------------------------------------------------- */
@@ -174,11 +187,12 @@ typedef struct Batches {
   Product product;
   int64_t dims[DVT_MAX_RANK];
   int64_t a_step[DVT_MAX_RANK], b_step[DVT_MAX_RANK]; /* 0 where the operand repeats. */
+  uint32_t y_rank;
+  int64_t y_dims[DVT_MAX_RANK];
 } Batches;
 
-/* Y's dims, and what to multiply. Refuses operands that do not multiply. */
-static DvtCode describe_matmul(const DvtContext* ctx, Batches* batches, uint32_t* rank,
-                               int64_t y_dims[DVT_MAX_RANK], char* reason, size_t size) {
+/* Refuses operands that do not multiply. */
+static DvtCode describe_matmul(const DvtContext* ctx, Batches* batches, char* reason, size_t size) {
   const DvtTensor* a = dvt_input_tensor(ctx, 0);
   const DvtTensor* b = dvt_input_tensor(ctx, 1);
   if (a->rank == 0 || b->rank == 0) return dvt_refuse(reason, size, "A and B must not be scalars");
@@ -194,7 +208,6 @@ static DvtCode describe_matmul(const DvtContext* ctx, Batches* batches, uint32_t
   }
   *batches = (Batches){
       .product = {.m = m, .n = n, .k = k, .a_row = k, .a_column = 1, .b_row = n, .b_column = 1}};
-  uint32_t y_rank = 0;
   int64_t a_step = a->bytes == 0 ? 0 : m * k;
   int64_t b_step = b->bytes == 0 ? 0 : k * n;
   for (uint32_t i = 0; i < DVT_MAX_RANK; ++i) batches->dims[i] = 1;
@@ -213,57 +226,36 @@ static DvtCode describe_matmul(const DvtContext* ctx, Batches* batches, uint32_t
     b_step *= b_dim;
   }
   for (uint32_t i = DVT_MAX_RANK - batch; i < DVT_MAX_RANK; ++i) {
-    y_dims[y_rank++] = batches->dims[i];
+    batches->y_dims[batches->y_rank++] = batches->dims[i];
   }
-  if (a->rank > 1) y_dims[y_rank++] = m;
-  if (b->rank > 1) y_dims[y_rank++] = n;
-  *rank = y_rank;
+  if (a->rank > 1) batches->y_dims[batches->y_rank++] = m;
+  if (b->rank > 1) batches->y_dims[batches->y_rank++] = n;
   return DVT_OK;
-}
-
-static DvtCode infer_workspace(const DvtContext* ctx, DvtTensor* outputs, char* reason,
-                               size_t size) {
-  if (ctx->output_count < 2) return DVT_OK;
-  return dvt_infer_scratch(&outputs[1], dvt_matrix_workspace_bytes(), reason, size);
 }
 
 static DvtCode infer_matmul(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
   DvtCode code = dvt_check_inputs(ctx, 2, 2, reason, size);
   Batches batches;
-  uint32_t rank = 0;
-  int64_t dims[DVT_MAX_RANK];
-  if (code == DVT_OK) code = describe_matmul(ctx, &batches, &rank, dims, reason, size);
-  if (code == DVT_OK) code = dvt_infer_shape(&outputs[0], rank, dims, "Y", reason, size);
-  return code == DVT_OK ? infer_workspace(ctx, outputs, reason, size) : code;
-}
-
-static void cost_product(DvtTaskCost* cost, uint64_t batch, int64_t m, int64_t n, int64_t k) {
-  const bool on_cube = cost->dtype == DVT_F32 || cost->dtype == DVT_F16 || cost->dtype == DVT_BF16;
-  cost->kind = on_cube ? DVT_TASK_MATMUL : DVT_TASK_AICPU;
-  cost->batch = batch;
-  cost->m = (uint64_t)m;
-  cost->n = (uint64_t)n;
-  cost->k = (uint64_t)k;
+  if (code == DVT_OK) code = describe_matmul(ctx, &batches, reason, size);
+  if (code != DVT_OK) return code;
+  return infer_product(ctx, batches.y_rank, batches.y_dims, outputs, reason, size);
 }
 
 static void cost_matmul(const DvtContext* ctx, DvtTaskCost* cost) {
   Batches batches;
-  uint32_t rank = 0;
-  int64_t dims[DVT_MAX_RANK];
-  if (describe_matmul(ctx, &batches, &rank, dims, NULL, 0) != DVT_OK) return;
-  const Product* product = &batches.product;
-  const int64_t tile = product->m * product->n;
-  const int64_t elements = dvt_tensor_elements(dvt_output_tensor(ctx, 0));
-  cost_product(cost, tile == 0 ? 0 : (uint64_t)(elements / tile), product->m, product->n,
-               product->k);
+  (void)describe_matmul(ctx, &batches, NULL, 0);
+  const uint64_t m = (uint64_t)batches.product.m;
+  const uint64_t n = (uint64_t)batches.product.n;
+  const uint64_t elements = (uint64_t)dvt_tensor_elements(dvt_output_tensor(ctx, 0));
+  uint64_t tile = 0;
+  if (__builtin_mul_overflow(m, n, &tile)) tile = 0;
+  cost_product(ctx, tile == 0 ? 0 : elements / tile, m, n, (uint64_t)batches.product.k, cost);
 }
 
 static DvtCode run_matmul(const DvtContext* ctx, DvtDType dtype) {
   if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
   Batches batches;
-  uint32_t rank = 0;
-  int64_t dims[DVT_MAX_RANK];
-  const DvtCode code = describe_matmul(ctx, &batches, &rank, dims, NULL, 0);
+  const DvtCode code = describe_matmul(ctx, &batches, NULL, 0);
   if (code != DVT_OK) return code;
   const void* a = dvt_input_data(ctx, 0);
   const void* b = dvt_input_data(ctx, 1);
@@ -292,9 +284,7 @@ static DvtCode run_matmul(const DvtContext* ctx, DvtDType dtype) {
 }
 
 static DvtCode check_matmul(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
-  const DvtCode code = check_operands(ctx, 2, dtype, reason, size);
-  if (code != DVT_OK) return code;
-  return dvt_check_inferred(ctx, infer_matmul, dvt_has_output(ctx, 1) ? 1 : 0, reason, size);
+  return check_operands(ctx, 2, dtype, infer_matmul, reason, size);
 }
 
 /* ---- Gemm ------------------------------------------------------------------------------------ */
@@ -340,19 +330,18 @@ static DvtCode infer_gemm(const DvtContext* ctx, DvtTensor* outputs, char* reaso
   DvtCode code = dvt_check_inputs(ctx, 2, 3, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   Product product = {0};
-  Epilogue epilogue = {0};
+  Epilogue epilogue;
   if (code == DVT_OK) code = describe_gemm(ctx, &product, &epilogue, reason, size);
   if (code != DVT_OK) return code;
-  const int64_t dims[2] = {product.m, product.n};
-  code = dvt_infer_shape(&outputs[0], 2, dims, "Y", reason, size);
-  return code == DVT_OK ? infer_workspace(ctx, outputs, reason, size) : code;
+  const int64_t dims[] = {product.m, product.n};
+  return infer_product(ctx, 2, dims, outputs, reason, size);
 }
 
 static void cost_gemm(const DvtContext* ctx, DvtTaskCost* cost) {
   Product product = {0};
-  Epilogue epilogue = {0};
-  if (describe_gemm(ctx, &product, &epilogue, NULL, 0) != DVT_OK) return;
-  cost_product(cost, 1, product.m, product.n, product.k);
+  Epilogue epilogue;
+  (void)describe_gemm(ctx, &product, &epilogue, NULL, 0);
+  cost_product(ctx, 1, (uint64_t)product.m, (uint64_t)product.n, (uint64_t)product.k, cost);
 }
 
 static DvtCode run_gemm(const DvtContext* ctx, DvtDType dtype) {
@@ -373,14 +362,12 @@ static DvtCode run_gemm(const DvtContext* ctx, DvtDType dtype) {
 }
 
 static DvtCode check_gemm(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
-  const DvtCode code = check_operands(ctx, 3, dtype, reason, size);
+  const DvtCode code = check_operands(ctx, 3, dtype, infer_gemm, reason, size);
   if (code != DVT_OK) return code;
   if (dvt_has_input(ctx, 2)) {
     const DvtCode same = dvt_check_dtype(dvt_input_tensor(ctx, 2), dtype, "C", reason, size);
     if (same != DVT_OK) return same;
   }
-  const DvtCode present = dvt_check_attributes(ctx, reason, size);
-  if (present != DVT_OK) return present;
   const DvtGemmAttributes* attributes = ctx->attributes;
   const double limit = 0x1p53;
   const bool whole = fabs(attributes->alpha) <= limit && fabs(attributes->beta) <= limit &&
@@ -390,7 +377,7 @@ static DvtCode check_gemm(const DvtContext* ctx, DvtDType dtype, char* reason, s
     return dvt_refuse(reason, size, "alpha %g and beta %g must be whole numbers for %s",
                       attributes->alpha, attributes->beta, dvt_dtype_text(dtype));
   }
-  return dvt_check_inferred(ctx, infer_gemm, dvt_has_output(ctx, 1) ? 1 : 0, reason, size);
+  return DVT_OK;
 }
 
 /* ---- Table ----------------------------------------------------------------------------------- */

@@ -71,10 +71,7 @@ static DvtCode check_batch_norm(const DvtContext* ctx, DvtDType dtype, char* rea
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 0), dtype, "X", reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dtype, "Y", reason, size);
-  if (code == DVT_OK) {
-    code = dvt_check_same_shape(dvt_input_tensor(ctx, 0), dvt_output_tensor(ctx, 0), "Y", reason,
-                                size);
-  }
+  if (code == DVT_OK) code = dvt_check_inferred(ctx, dvt_infer_same, 0, reason, size);
   BatchNorm norm;
   if (code == DVT_OK) code = describe_batch_norm(ctx, &norm, reason, size);
   return code;
@@ -105,10 +102,14 @@ DVT_INLINE DvtCode run_softmax(const DvtContext* ctx, DvtDType dtype) {
   const DvtTensor* tensor = dvt_input_tensor(ctx, 0);
   if (tensor->bytes == 0) return DVT_OK;
   const DvtSoftmaxAttributes* attributes = ctx->attributes;
+  const int64_t begin_dim =
+      attributes->axis < 0 ? attributes->axis + tensor->rank : attributes->axis;
   int64_t axis = 1;
   int64_t inner = 1;
-  for (int64_t i = attributes->axis_begin; i < attributes->axis_end; ++i) axis *= tensor->dims[i];
-  for (int64_t i = attributes->axis_end; i < tensor->rank; ++i) inner *= tensor->dims[i];
+  for (int64_t i = begin_dim; i < tensor->rank; ++i) {
+    const bool inside = i == begin_dim || attributes->flatten != 0;
+    *(inside ? &axis : &inner) *= tensor->dims[i];
+  }
   const int64_t elements = dvt_tensor_elements(tensor);
   const void* x = dvt_input_data(ctx, 0);
   void* y = dvt_output_data(ctx, 0);
@@ -125,18 +126,11 @@ static DvtCode check_softmax(const DvtContext* ctx, DvtDType dtype, char* reason
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 0), dtype, "X", reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dtype, "Y", reason, size);
-  if (code == DVT_OK) {
-    code = dvt_check_same_shape(dvt_input_tensor(ctx, 0), dvt_output_tensor(ctx, 0), "Y", reason,
-                                size);
-  }
+  if (code == DVT_OK) code = dvt_check_inferred(ctx, dvt_infer_same, 0, reason, size);
   if (code != DVT_OK) return code;
   const DvtSoftmaxAttributes* attributes = ctx->attributes;
-  if (attributes->axis_begin >= 0 && attributes->axis_begin <= attributes->axis_end &&
-      attributes->axis_end <= dvt_input_tensor(ctx, 0)->rank) {
-    return DVT_OK;
-  }
-  return dvt_refuse(reason, size, "axis [%" PRId64 ", %" PRId64 ") is not within rank %u",
-                    attributes->axis_begin, attributes->axis_end, dvt_input_tensor(ctx, 0)->rank);
+  uint32_t axis = 0;
+  return dvt_normalise_axis(attributes->axis, dvt_input_tensor(ctx, 0)->rank, &axis, reason, size);
 }
 
 /* ---- Table ----------------------------------------------------------------------------------- */
@@ -155,8 +149,8 @@ static const DvtAttribute batch_norm_attributes[] = {
     {"spatial", offsetof(DvtBatchNormAttributes, spatial), 1, 'i'},
 };
 static const DvtAttribute softmax_attributes[] = {
-    {"axis_begin", offsetof(DvtSoftmaxAttributes, axis_begin), 1, 'i'},
-    {"axis_end", offsetof(DvtSoftmaxAttributes, axis_end), 1, 'i'},
+    {"axis", offsetof(DvtSoftmaxAttributes, axis), 1, 'i'},
+    {"flatten", offsetof(DvtSoftmaxAttributes, flatten), 1, 'i'},
     {"log", offsetof(DvtSoftmaxAttributes, log), 1, 'i'},
 };
 

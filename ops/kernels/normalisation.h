@@ -32,7 +32,8 @@ typedef struct DvtBatchNormAttributes {
 } DvtBatchNormAttributes;
 
 typedef struct DvtSoftmaxAttributes {
-  int64_t axis_begin, axis_end; /* The dims [begin, end) form the axis, flattened. */
+  int64_t axis;    /* In [-rank, rank). */
+  int64_t flatten; /* 1: the dims behind the axis belong to it. */
   int64_t log;
 } DvtSoftmaxAttributes;
 

@@ -2,37 +2,25 @@
 
 #include "ops/kernels/element.h"
 #include "ops/kernels/kernels.h"
-#include "ops/kernels/shape.h"
 
 static DvtCode describe(const DvtContext* ctx, DvtWindow* window, char* reason, size_t size) {
-  const DvtPoolAttributes* attributes = ctx->attributes;
-  const DvtTensor* x = dvt_input_tensor(ctx, 0);
-  const DvtTensor* y = dvt_output_tensor(ctx, 0);
-  if (x->rank < 3 || x->rank > 2 + DVT_SPATIAL_MAX || y->rank != x->rank) {
-    return dvt_refuse(reason, size, "ranks %u and %u of X and Y: expected equal, 3 to 5", x->rank,
-                      y->rank);
-  }
-  if (x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1]) {
-    return dvt_refuse(reason, size, "Y: batch or channels differ from those of X");
-  }
-  return dvt_window_init(window, x->rank - 2U, &attributes->window, x->dims + 2, attributes->kernel,
-                         y->dims + 2, attributes->ceil_mode != 0, reason, size);
-}
-
-static DvtCode infer_pool(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
-  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
-  if (code != DVT_OK) return code;
   const DvtPoolAttributes* attributes = ctx->attributes;
   const DvtTensor* x = dvt_input_tensor(ctx, 0);
   if (x->rank < 3 || x->rank > 2 + DVT_SPATIAL_MAX) {
     return dvt_refuse(reason, size, "rank %u of X: expected 3 to 5", x->rank);
   }
-  int64_t dims[2 + DVT_SPATIAL_MAX] = {x->dims[0], x->dims[1]};
-  code = dvt_window_infer(x->rank - 2U, &attributes->window, x->dims + 2, attributes->kernel,
-                          attributes->ceil_mode != 0, dims + 2, reason, size);
-  for (uint32_t i = 0; i < ctx->output_count && code == DVT_OK; ++i) {
-    code = dvt_infer_shape(&outputs[i], x->rank, dims, "Y", reason, size);
+  return dvt_window_init(window, x->rank - 2U, &attributes->window, x->dims + 2, attributes->kernel,
+                         attributes->ceil_mode != 0, reason, size);
+}
+
+static DvtCode infer_pool(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
+  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  DvtWindow window;
+  if (code == DVT_OK) code = describe(ctx, &window, reason, size);
+  const DvtTensor* x = code == DVT_OK ? dvt_input_tensor(ctx, 0) : NULL;
+  for (uint32_t i = 0; code == DVT_OK && i < ctx->output_count; ++i) {
+    code = dvt_window_infer(&window, x->rank, x->dims[0], x->dims[1], &outputs[i], reason, size);
   }
   return code;
 }
@@ -40,12 +28,9 @@ static DvtCode infer_pool(const DvtContext* ctx, DvtTensor* outputs, char* reaso
 static DvtCode check_pool(const DvtContext* ctx, uint32_t output_max, DvtDType dtype, char* reason,
                           size_t size) {
   DvtCode code = dvt_check_counts(ctx, 1, 1, 1, output_max, reason, size);
-  if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 0), dtype, "X", reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dtype, "Y", reason, size);
-  DvtWindow window;
-  if (code == DVT_OK) code = describe(ctx, &window, reason, size);
-  return code;
+  return code == DVT_OK ? dvt_check_inferred(ctx, infer_pool, 0, reason, size) : code;
 }
 
 /* The window of one output: its taps along each dim. */
@@ -128,12 +113,9 @@ DVT_INLINE DvtCode run_max_pool(const DvtContext* ctx, DvtDType dtype) {
 }
 
 static DvtCode check_max_pool(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
-  DvtCode code = check_pool(ctx, 2, dtype, reason, size);
+  const DvtCode code = check_pool(ctx, 2, dtype, reason, size);
   if (code != DVT_OK || !dvt_has_output(ctx, 1)) return code;
-  const DvtTensor* indices = dvt_output_tensor(ctx, 1);
-  code = dvt_check_dtype(indices, DVT_I64, "indices", reason, size);
-  if (code != DVT_OK) return code;
-  return dvt_check_same_shape(dvt_output_tensor(ctx, 0), indices, "indices", reason, size);
+  return dvt_check_dtype(dvt_output_tensor(ctx, 1), DVT_I64, "indices", reason, size);
 }
 
 DVT_INLINE double sum_of(const DvtWindow* window, const void* x, int64_t x0, const Taps* taps,
@@ -216,6 +198,7 @@ static const DvtAttribute pool_attributes[] = {
     {"dilations", offsetof(DvtPoolAttributes, window.dilations), DVT_SPATIAL_MAX, 'i'},
     {"pads_begin", offsetof(DvtPoolAttributes, window.pads_begin), DVT_SPATIAL_MAX, 'i'},
     {"pads_end", offsetof(DvtPoolAttributes, window.pads_end), DVT_SPATIAL_MAX, 'i'},
+    {"auto_pad", offsetof(DvtPoolAttributes, window.auto_pad), 1, 'i'},
     {"ceil_mode", offsetof(DvtPoolAttributes, ceil_mode), 1, 'i'},
     {"count_include_pad", offsetof(DvtPoolAttributes, count_include_pad), 1, 'i'},
     {"storage_order", offsetof(DvtPoolAttributes, storage_order), 1, 'i'},

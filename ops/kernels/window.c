@@ -25,72 +25,66 @@ int64_t dvt_window_out(int64_t in, int64_t kernel, int64_t stride, int64_t dilat
   return (out - 1) * stride >= in + pad ? out - 1 : out;
 }
 
-void dvt_window_pads(const DvtWindowAttributes* attributes, uint32_t dim, int64_t in,
-                     int64_t kernel, int64_t* begin, int64_t* end) {
-  *begin = attributes->pads_begin[dim];
-  *end = attributes->pads_end[dim];
-  if (*begin != DVT_PAD_SAME_UPPER && *begin != DVT_PAD_SAME_LOWER) return;
-  const bool upper = *begin == DVT_PAD_SAME_UPPER;
-  const int64_t stride = attributes->strides[dim];
-  const int64_t dilation = attributes->dilations[dim];
-  *begin = *end = 0;
-  if (!within(in, 1) || !within(kernel, 1) || !within(stride, 1) || !within(dilation, 1)) return;
-  const int64_t total = (in - 1) / stride * stride + (kernel - 1) * dilation + 1 -
-                        in; /* Below 2^63: see the limit. */
-  if (total <= 0) return;
-  *begin = upper ? total / 2 : total - total / 2;
-  *end = total - *begin;
+void dvt_split_pads(int64_t auto_pad, int64_t total, int64_t* begin, int64_t* end) {
+  const int64_t pads = total > 0 ? total : 0;
+  const int64_t less = pads / 2;
+  *begin = auto_pad == DVT_PADS_SAME_UPPER ? less : pads - less;
+  *end = pads - *begin;
 }
 
-DvtCode dvt_window_infer(uint32_t spatial, const DvtWindowAttributes* attributes, const int64_t* in,
-                         const int64_t* kernel, bool ceil_mode, int64_t* out, char* reason,
-                         size_t size) {
-  for (uint32_t i = 0; i < spatial; ++i) {
-    int64_t begin = 0;
-    int64_t end = 0;
-    dvt_window_pads(attributes, i, in[i], kernel[i], &begin, &end);
-    out[i] = dvt_window_out(in[i], kernel[i], attributes->strides[i], attributes->dilations[i],
-                            begin, end, ceil_mode);
-    if (out[i] >= 0) continue;
-    return dvt_refuse(reason, size,
-                      "spatial dim %u: a window of %" PRId64 " does not fit into %" PRId64
-                      " and pads %" PRId64 ", %" PRId64,
-                      i, kernel[i], in[i], begin, end);
-  }
-  return DVT_OK;
+void dvt_same_pads(int64_t auto_pad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
+                   int64_t* begin, int64_t* end) {
+  const int64_t out = in == 0 ? 0 : (in - 1) / stride + 1;
+  const int64_t reach = (kernel - 1) * dilation + 1;
+  dvt_split_pads(auto_pad, (out - 1) * stride + reach - in, begin, end);
 }
 
 DvtCode dvt_window_init(DvtWindow* window, uint32_t spatial, const DvtWindowAttributes* attributes,
-                        const int64_t* in, const int64_t* kernel, const int64_t* out,
-                        bool ceil_mode, char* reason, size_t size) {
+                        const int64_t* in, const int64_t* kernel, bool ceil_mode, char* reason,
+                        size_t size) {
   const uint32_t leading = DVT_SPATIAL_MAX - spatial;
+  if (attributes->auto_pad < DVT_PADS_STATED || attributes->auto_pad > DVT_PADS_SAME_LOWER) {
+    return dvt_refuse(reason, size, "auto_pad %" PRId64 " is unknown", attributes->auto_pad);
+  }
   *window = (DvtWindow){{0}, {0}, {0}, {0}, {0}, {0}, {0}};
   for (uint32_t i = 0; i < DVT_SPATIAL_MAX; ++i) {
     const bool used = i >= leading;
     const uint32_t from = used ? i - leading : 0;
     window->in[i] = used ? in[from] : 1;
     window->kernel[i] = used ? kernel[from] : 1;
-    window->out[i] = used ? out[from] : 1;
     window->stride[i] = used ? attributes->strides[from] : 1;
     window->dilation[i] = used ? attributes->dilations[from] : 1;
-    if (used) {
-      dvt_window_pads(attributes, from, in[from], kernel[from], &window->pad[i],
-                      &window->pad_end[i]);
+    window->pad[i] = used ? attributes->pads_begin[from] : 0;
+    window->pad_end[i] = used ? attributes->pads_end[from] : 0;
+    if (used && attributes->auto_pad != DVT_PADS_STATED && within(window->in[i], 0) &&
+        within(window->kernel[i], 1) && within(window->stride[i], 1) &&
+        within(window->dilation[i], 1)) {
+      dvt_same_pads(attributes->auto_pad, window->in[i], window->kernel[i], window->stride[i],
+                    window->dilation[i], &window->pad[i], &window->pad_end[i]);
     }
-    const int64_t expected =
+    window->out[i] =
         dvt_window_out(window->in[i], window->kernel[i], window->stride[i], window->dilation[i],
                        window->pad[i], window->pad_end[i], ceil_mode);
-    if (expected < 0 || expected != window->out[i]) {
+    if (window->out[i] < 0) {
       return dvt_refuse(reason, size,
                         "spatial dim %u: input %" PRId64 ", kernel %" PRId64 ", stride %" PRId64
-                        ", dilation %" PRId64 " and pads %" PRId64 ", %" PRId64
-                        " do not give output %" PRId64,
+                        ", dilation %" PRId64 " and pads %" PRId64 ", %" PRId64 " give no output",
                         from, window->in[i], window->kernel[i], window->stride[i],
-                        window->dilation[i], window->pad[i], window->pad_end[i], window->out[i]);
+                        window->dilation[i], window->pad[i], window->pad_end[i]);
     }
   }
   if (!volume_fits(window->in) || !volume_fits(window->kernel) || !volume_fits(window->out)) {
     return dvt_refuse(reason, size, "spatial dims are too large");
   }
   return DVT_OK;
+}
+
+DvtCode dvt_window_infer(const DvtWindow* window, uint32_t rank, int64_t batch, int64_t channels,
+                         DvtTensor* output, char* reason, size_t size) {
+  int64_t dims[2 + DVT_SPATIAL_MAX] = {batch, channels};
+  const uint32_t spatial = rank - 2;
+  for (uint32_t i = 0; i < spatial; ++i) {
+    dims[2 + i] = window->out[DVT_SPATIAL_MAX - spatial + i];
+  }
+  return dvt_infer_shape(output, rank, dims, "output 0", reason, size);
 }

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "ops/kernels/common.h"
+#include "ops/kernels/shape.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,10 +24,11 @@ enum { DVT_SPATIAL_MAX = 3 };
 /* Nor may the product of the extents of one tensor exceed this. */
 #define DVT_VOLUME_LIMIT (INT64_C(1) << 48)
 
-/* For pads_begin: both pads of the dim are chosen so that the output is the input over the stride,
- * rounded up; the odd one goes behind (SAME_UPPER) or in front (SAME_LOWER). pads_end is ignored.
- */
-enum { DVT_PAD_SAME_UPPER = -1, DVT_PAD_SAME_LOWER = -2 };
+enum DvtAutoPad {
+  DVT_PADS_STATED = 0,
+  DVT_PADS_SAME_UPPER = 1, /* As many as give ceil(in / stride) outputs, the odd one behind ... */
+  DVT_PADS_SAME_LOWER = 2, /* ... or in front. */
+};
 
 /* As kernels carry them: the first `spatial` entries count, the others are ignored. */
 typedef struct DvtWindowAttributes {
@@ -35,6 +36,7 @@ typedef struct DvtWindowAttributes {
   int64_t dilations[DVT_SPATIAL_MAX];
   int64_t pads_begin[DVT_SPATIAL_MAX];
   int64_t pads_end[DVT_SPATIAL_MAX];
+  int64_t auto_pad; /* DvtAutoPad. Pads count only if stated. */
 } DvtWindowAttributes;
 
 typedef struct DvtWindow {
@@ -47,25 +49,27 @@ typedef struct DvtWindow {
   int64_t pad_end[DVT_SPATIAL_MAX]; /* ... and after the last. */
 } DvtWindow;
 
+/* Splits what has to be added along one dim, nothing if negative. */
+void dvt_split_pads(int64_t auto_pad, int64_t total, int64_t* begin, int64_t* end);
+
+/* The pads of DVT_PADS_SAME_*. Extents, stride and dilation are in bounds. */
+void dvt_same_pads(int64_t auto_pad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
+                   int64_t* begin, int64_t* end);
+
 /* The output extent of one dim, or -1 when the window does not fit or a value is out of bounds.
  * In ceil mode the last window may hang over the end, but must begin inside input or front pad. */
 int64_t dvt_window_out(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad,
                        int64_t pad_end, bool ceil_mode);
 
-/* The pads of one dim, those of DVT_PAD_SAME_* worked out for input extent `in`. */
-void dvt_window_pads(const DvtWindowAttributes* attributes, uint32_t dim, int64_t in,
-                     int64_t kernel, int64_t* begin, int64_t* end);
-
-/* The output extents of `spatial` (1 to 3) dims, for infer(). */
-DvtCode dvt_window_infer(uint32_t spatial, const DvtWindowAttributes* attributes, const int64_t* in,
-                         const int64_t* kernel, bool ceil_mode, int64_t* out, char* reason,
-                         size_t size);
-
-/* Fills `window` from `spatial` (1 to 3) extents each, and refuses extents that do not belong
- * together. `reason` may be NULL, as in run(), where this cannot fail after check(). */
+/* Fills `window` from `spatial` (1 to 3) extents of input and kernel, and refuses what gives no
+ * output. `reason` may be NULL, as in run(), where this cannot fail after check(). */
 DvtCode dvt_window_init(DvtWindow* window, uint32_t spatial, const DvtWindowAttributes* attributes,
-                        const int64_t* in, const int64_t* kernel, const int64_t* out,
-                        bool ceil_mode, char* reason, size_t size);
+                        const int64_t* in, const int64_t* kernel, bool ceil_mode, char* reason,
+                        size_t size);
+
+/* The shape [batch, channels, out...] of a window over a tensor of `rank` axes. */
+DvtCode dvt_window_infer(const DvtWindow* window, uint32_t rank, int64_t batch, int64_t channels,
+                         DvtTensor* output, char* reason, size_t size);
 
 /* Product of the three extents; dvt_window_init() saw to it that it is at most 2^48. */
 static inline int64_t dvt_volume(const int64_t extents[DVT_SPATIAL_MAX]) {

@@ -168,6 +168,14 @@ DvtConvAttributes record_of(const Config& c) {
   return record;
 }
 
+DvtConvTransposeAttributes transpose_record_of(const Config& c, const Dims& extra) {
+  const DvtConvAttributes conv = record_of(c);
+  DvtConvTransposeAttributes record{
+      .group = conv.group, .window = conv.window, .output_padding = {}, .output_shape = {}};
+  std::copy(extra.begin(), extra.end(), record.output_padding);
+  return record;
+}
+
 bool same_bits(const ir::TensorData& a, const ir::TensorData& b) {
   return a.dims == b.dims && *a.bytes == *b.bytes;
 }
@@ -232,7 +240,8 @@ TEST_CASE("a pad is a zero that is multiplied, on both paths") {
   const float inf = std::numeric_limits<float>::infinity();
   for (const int64_t channels : {1, 2}) {  // Direct and blocked.
     for (const bool blocked : {false, true}) {
-      DvtConvAttributes record{.group = 1, .window = {{1, 1, 1}, {1, 1, 1}, {1, 0, 0}, {1, 0, 0}}};
+      DvtConvAttributes record{
+          .group = 1, .window = {{1, 1, 1}, {1, 1, 1}, {1, 0, 0}, {1, 0, 0}, DVT_PADS_STATED}};
       const Values ones(size_t(2 * channels), 1.0);
       const Values infinities(size_t(2 * channels), inf);
       const auto y = call_kernel("Conv.f32", &record,
@@ -298,19 +307,24 @@ TEST_CASE("Conv: auto_pad") {
   Source random(4);
   for (const Case& k : cases) {
     INFO(k.auto_pad);
-    OneNode node("Conv", 11);
-    node.attribute("auto_pad", std::string(k.auto_pad))
-        .attribute("strides", Dims{k.stride})
-        .attribute("dilations", Dims{k.dilation})
-        .constant(random.tensor(DVT_F32, {1, 1, k.in}))
-        .constant(random.tensor(DVT_F32, {1, 1, k.kernel}));
-    auto recipe = recipe_of(node);
-    REQUIRE_MESSAGE(recipe.ok(), recipe.status().to_string());
-    CHECK((*node.found[0].shape)[2] == ir::Dim(k.out));
-    DvtConvAttributes record{};
-    std::memcpy(&record, recipe->attributes.data(), sizeof record);
-    CHECK(record.window.pads_begin[0] == k.begin);
-    CHECK(node.evaluate().ok());
+    const auto x = random.tensor(DVT_F32, {1, 1, k.in});
+    const auto w = random.tensor(DVT_F32, {1, 1, k.kernel});
+    const auto run = [&](const char* name, const ir::AttributeValue& value) {
+      OneNode node("Conv", 11);
+      node.attribute(name, value)
+          .attribute("strides", Dims{k.stride})
+          .attribute("dilations", Dims{k.dilation})
+          .constant(x)
+          .constant(w);
+      auto outputs = node.evaluate();
+      REQUIRE_MESSAGE(outputs.ok(), outputs.status().to_string());
+      return (*outputs)[0];
+    };
+    const auto y = run("auto_pad", std::string(k.auto_pad));
+    CHECK(y.dims[2] == k.out);
+    const int64_t needed = (k.out - 1) * k.stride + (k.kernel - 1) * k.dilation + 1 - k.in;
+    const int64_t total = std::max<int64_t>(needed, 0);
+    CHECK(same_bits(y, run("pads", Dims{k.begin, std::max<int64_t>(total - k.begin, 0)})));
   }
 }
 
@@ -344,8 +358,7 @@ TEST_CASE("ConvTranspose equals the naive scatter, on both paths") {
     if (dtype != DVT_F32) continue;
     std::vector<ir::TensorData> inputs = {x, w};
     if (c.bias) inputs.push_back(b);
-    DvtConvAttributes record = record_of(c);
-    for (size_t i = 0; i < extra.size(); ++i) record.window.pads_end[i] -= extra[i];
+    const DvtConvTransposeAttributes record = transpose_record_of(c, extra);
     CHECK(same_bits(call_kernel("ConvTranspose.f32", &record, inputs, DVT_F32, y_dims),
                     (*outputs)[0]));
   }
@@ -369,7 +382,7 @@ TEST_CASE("ConvTranspose f32: the paths agree in every bit beyond one block") {
     const std::vector<ir::TensorData> inputs = {random.rough_tensor(c.x_dims()),
                                                 random.rough_tensor({10, 3, 2, 3}),
                                                 random.rough_tensor({6})};
-    const DvtConvAttributes record = record_of(c);
+    const DvtConvTransposeAttributes record = transpose_record_of(c, {0, 0});
     const uint64_t workspace = dvt_conv_transpose_workspace_bytes(3 * 6);
     CHECK(same_bits(call_kernel("ConvTranspose.f32", &record, inputs, DVT_F32, y_dims),
                     call_kernel("ConvTranspose.f32", &record, inputs, DVT_F32, y_dims, workspace)));
@@ -378,18 +391,25 @@ TEST_CASE("ConvTranspose f32: the paths agree in every bit beyond one block") {
 
 TEST_CASE("ConvTranspose: output_shape and auto_pad choose the pads") {
   Source random(7);
-  const auto run = [&random](const char* auto_pad, Dims output_shape, int64_t begin, int64_t out) {
+  const auto x = random.tensor(DVT_F32, {1, 1, 4});
+  const auto w = random.tensor(DVT_F32, {1, 1, 3});
+  const auto run = [&](const char* auto_pad, const Dims& output_shape, int64_t begin, int64_t out) {
     OneNode node("ConvTranspose", 11);
     node.attribute("auto_pad", std::string(auto_pad)).attribute("strides", Dims{2});
-    if (!output_shape.empty()) node.attribute("output_shape", std::move(output_shape));
-    node.constant(random.tensor(DVT_F32, {1, 1, 4})).constant(random.tensor(DVT_F32, {1, 1, 3}));
-    auto recipe = recipe_of(node);
-    REQUIRE_MESSAGE(recipe.ok(), recipe.status().to_string());
-    CHECK((*node.found[0].shape)[2] == ir::Dim(out));
-    DvtConvAttributes record{};
-    std::memcpy(&record, recipe->attributes.data(), sizeof record);
-    CHECK(record.window.pads_begin[0] == begin);
-    CHECK(node.evaluate().ok());
+    if (!output_shape.empty()) node.attribute("output_shape", output_shape);
+    node.constant(x).constant(w);
+    const auto y = node.evaluate();
+    REQUIRE_MESSAGE(y.ok(), y.status().to_string());
+    CHECK((*y)[0].dims[2] == out);
+    // The same part of the full output, and zeros where no window reaches.
+    OneNode all("ConvTranspose", 11);
+    all.attribute("strides", Dims{2}).constant(x).constant(w);
+    const auto full = all.evaluate();
+    REQUIRE(full.ok());
+    Values expected = to_values((*full)[0]);
+    expected.erase(expected.begin(), expected.begin() + begin);
+    expected.resize(size_t(out), 0.0);
+    CHECK(to_values((*y)[0]) == expected);
   };
   run("NOTSET", {}, 0, 9);
   run("NOTSET", {8}, 1, 8);

@@ -80,9 +80,12 @@ void sensible_window(Source& source, const std::string& name, std::vector<int64_
   const size_t spatial = x.size() - 2;
   const bool pool = name.find("Pool") != std::string::npos;
   const bool transpose = name.rfind("ConvTranspose", 0) == 0;
-  // Records: {group | kernel[3]}, strides[3], dilations[3], pads_begin[3], pads_end[3], ...
+  // Records: {group | kernel[3]}, strides[3], dilations[3], pads_begin[3], pads_end[3], auto_pad,
+  // then ceil_mode for pools, output_padding[3] and output_shape[3] for transposes.
   const size_t strides = pool ? 3 : 1;
   if (!pool) record[0] = 1;
+  record[strides + 12] = 0;
+  if (transpose) std::fill(record.begin() + 17, record.begin() + 20, int64_t{0});
   for (size_t i = 0; i < spatial; ++i) {
     const int64_t kernel = source.between(1, 3);
     if (pool) record[i] = kernel;
@@ -94,9 +97,15 @@ void sensible_window(Source& source, const std::string& name, std::vector<int64_
     const int64_t reach = (kernel - 1) * record[strides + 3 + i] + 1;
     x[i + 2] = std::max<int64_t>(reach, 1) + source.between(0, 4);
     const int64_t slack = x[i + 2] + record[strides + 6 + i] + record[strides + 9 + i] - reach;
-    y[i + 2] = transpose ? source.between(0, 9) : slack / record[strides + i] + 1;
+    y[i + 2] = slack / record[strides + i] + 1;
+    if (transpose) {
+      record[14 + i] = source.between(0, 1);
+      y[i + 2] = record[strides + i] * (x[i + 2] - 1) + record[14 + i] + reach -
+                 record[strides + 6 + i] - record[strides + 9 + i];
+      y[i + 2] = std::max<int64_t>(y[i + 2], 0);
+    }
   }
-  if (pool) record[15] = 0;
+  if (pool) record[16] = 0;
   x[0] = y[0] = source.between(0, 2);
   if (pool) {
     y[1] = x[1];

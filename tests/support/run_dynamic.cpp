@@ -176,6 +176,11 @@ class Call {
     return {};
   }
 
+  [[nodiscard]] DvtTaskCost cost() {
+    DvtTaskCost cost{};
+    kernel_.cost(&context(), &cost);
+    return cost;
+  }
   [[nodiscard]] const DvtTensor& output(size_t index) const {
     return tensors_[recipe_.inputs.size() + index];
   }
@@ -232,6 +237,11 @@ Result<std::vector<TensorData>> run_dynamic(const ir::Module& module, ir::NodeId
   for (size_t i = 0; i < recipe->outputs.size(); ++i) bounds.push_back(call.output(i));
   if (status.ok()) status = call.run();
   if (!status.ok()) return status;
+  if (recipe->kernel->cost != nullptr) {
+    const DvtTaskCost expected = definition->cost({fixed.module, fixed.node});
+    const DvtTaskCost got = call.cost();
+    if (std::memcmp(&expected, &got, sizeof got) != 0) return broken("the costs differ");
+  }
   std::vector<TensorData> outputs(module.outputs(node).size());
   for (size_t i = 0; i < recipe->outputs.size(); ++i) {
     const DvtTensor& tensor = call.output(i);

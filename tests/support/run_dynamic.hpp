@@ -23,8 +23,8 @@ struct Known {
 
 // The outputs of `node` for the inputs (null: absent). DVT_UNSUPPORTED from the definition passes
 // through; everything else that goes wrong after it is DVT_INTERNAL: shapes that disagree with the
-// definition's, with known extents or without; an infer() that reads what it must not; a kernel
-// that refuses what infer() made.
+// definition's, with known extents or without, or costs; an infer() that reads what it must not; a
+// kernel that refuses what infer() made.
 Result<std::vector<ir::TensorData>> run_dynamic(const ir::Module& module, ir::NodeId node,
                                                 std::span<const ir::TensorData* const> inputs,
                                                 Known known);
