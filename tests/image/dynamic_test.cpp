@@ -119,8 +119,7 @@ TEST_CASE("heap values are dynamic; else only ports are") {
         std::string("values.desc[10]: ") + message);
   CHECK(main_message("", "const h: f32[4] dynamic = fill 1\n") != "");
   // Device values may be dynamic, too.
-  CHECK(main_message("", "device h: f32[?] dynamic
-") == "");
+  CHECK(main_message("", "device h: f32[?] dynamic\n") == "");
   CHECK(write_message(kDynamicSample, [](ImageModel& m) {
           m.values[value_named(m, "a")].offset = 8;
         }).find("must be 0 for words, device and heap values") != std::string::npos);

@@ -241,8 +241,8 @@ Result<std::vector<TensorData>> run_dynamic(const ir::Module& module, ir::NodeId
     const DvtTaskCost expected = definition->cost({fixed.module, fixed.node});
     DvtTaskCost got = call.cost();
     // The node here has all outputs, also those that are absent there.
-    const auto outputs = module.outputs(node);
-    if (std::find(outputs.begin(), outputs.end(), ir::kNoValue) != outputs.end()) {
+    const auto present = module.outputs(node);
+    if (std::find(present.begin(), present.end(), ir::kNoValue) != present.end()) {
       got.write_bytes = expected.write_bytes;
     }
     if (std::memcmp(&expected, &got, sizeof got) != 0) return broken("the costs differ");
