@@ -32,6 +32,7 @@ std::vector<OperatorDefinition> join_families() {
       normalisation_operators(),
       pooling_operators(),
       quantisation_operators(),
+      range_operators(),
       recurrent_operators(),
       reduction_operators(),
       resize_operators(),

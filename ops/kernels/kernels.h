@@ -33,6 +33,7 @@ DvtKernelTable dvt_kernels_movement(void); /* Copy Concat Split Transpose Slice 
 DvtKernelTable dvt_kernels_normalisation(void); /* BatchNormalization Softmax */
 DvtKernelTable dvt_kernels_pooling(void); /* MaxPool AveragePool GlobalAveragePool */
 DvtKernelTable dvt_kernels_quantisation(void); /* QuantizeLinear ... */
+DvtKernelTable dvt_kernels_range(void); /* Range */
 DvtKernelTable dvt_kernels_recurrent(void); /* LSTM GRU RNN */
 DvtKernelTable dvt_kernels_reduction(void); /* ReduceMean ... */
 DvtKernelTable dvt_kernels_resize(void); /* Resize */

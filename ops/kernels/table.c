@@ -29,6 +29,7 @@ static void join(void) {
       dvt_kernels_normalisation(),
       dvt_kernels_pooling(),
       dvt_kernels_quantisation(),
+      dvt_kernels_range(),
       dvt_kernels_recurrent(),
       dvt_kernels_reduction(),
       dvt_kernels_resize(),
