@@ -41,18 +41,25 @@ struct Measurement {
 // Collects measurements; finish() prints them, writes `--json FILE` and gives the exit code.
 class Report {
  public:
-  // Takes `--json FILE` or `--json=FILE`. Anything else: usage, exit code 2.
+  // Takes `--json FILE` or `--json=FILE`, and `--only TEXT`. Anything else: usage, exit code 2.
   Report(const char* name, int argc, char** argv) : name_(name) {
     for (int i = 1; i < argc; ++i) {
       if (std::strncmp(argv[i], "--json=", 7) == 0) {
         json_path_ = argv[i] + 7;
       } else if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
         json_path_ = argv[++i];
+      } else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+        only_ = argv[++i];
       } else {
-        std::fprintf(stderr, "usage: %s [--json FILE]\n", name);
+        std::fprintf(stderr, "usage: %s [--json FILE] [--only TEXT]\n", name);
         std::exit(2);  // NOLINT(concurrency-mt-unsafe)
       }
     }
+  }
+
+  // For benchmarks with many parts: whether `--only` asks for this one.
+  [[nodiscard]] bool wants(const std::string& part) const {
+    return part.find(only_) != std::string::npos;
   }
 
   // A limit on the ratio, or on the value when there is no peer: breaking it fails the benchmark.
@@ -121,6 +128,7 @@ class Report {
 
   std::string name_;
   std::string json_path_;
+  std::string only_;
   std::vector<Line> rows_;
   bool failed_ = false;
 };

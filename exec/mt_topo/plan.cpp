@@ -1,0 +1,201 @@
+#include "exec/mt_topo/plan.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "davit/kernel.h"
+
+namespace davit::mt_topo {
+namespace {
+
+Status bad(const std::string& what) {
+  return {DVT_INVALID_IMAGE, DVT_STAGE_LOAD, "schedule plan: " + what};
+}
+std::string entry(const char* table, size_t index) {
+  return std::string(table) + "[" + std::to_string(index) + "]";
+}
+
+Status check_offsets(const char* table, std::span<const uint32_t> offsets, size_t entries,
+                     size_t end) {
+  if (offsets.size() != entries + 1 || offsets.front() != 0 || offsets.back() != end) {
+    return bad(std::string(table) + " must be " + std::to_string(entries + 1) +
+               " numbers from 0 to " + std::to_string(end));
+  }
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    if (offsets[i] < offsets[i - 1]) return bad(entry(table, i) + " is less than the one before");
+  }
+  return {};
+}
+
+// Walks the parts side by side, as far as waits allow, with a vector clock per position that is
+// waited for: how much of each part has run for certain when the position has.
+class PlanCheck {
+ public:
+  PlanCheck(const PlanTables& plan, const Tables& tables)
+      : plan_(plan), tables_(tables), parts_(plan.parts()), count_(tables.count()) {}
+
+  Status run() {
+    if (Status status = index(); !status.ok()) return status;
+    if (Status status = check_waits(); !status.ok()) return status;
+    clock_.assign(size_t{parts_} * parts_, 0);
+    cursor_.assign(plan_.part_offsets.begin(), plan_.part_offsets.end() - 1);
+    for (uint32_t done = 0; done < count_;) {
+      const uint32_t before = done;
+      for (uint32_t part = 0; part < parts_; ++part) {
+        while (cursor_[part] < plan_.part_offsets[part + 1] && ready(cursor_[part])) {
+          if (Status status = pass(part, cursor_[part]); !status.ok()) return status;
+          ++cursor_[part];
+          ++done;
+        }
+      }
+      if (done == before) return bad("its waits form a cycle");
+    }
+    return {};
+  }
+
+ private:
+  // Where each node is, its predecessors, and its part's rules.
+  Status index() {
+    position_.assign(count_, kNoNode);
+    part_of_.resize(count_);
+    uint32_t part = 0;
+    for (uint32_t position = 0; position < count_; ++position) {
+      while (position >= plan_.part_offsets[part + 1]) ++part;
+      const uint32_t node = plan_.order[position];
+      if (node >= count_) return bad(entry("order", position) + " is no node");
+      if (position_[node] != kNoNode) return bad(entry("order", position) + " occurs twice");
+      position_[node] = position;
+      part_of_[position] = part;
+    }
+    predecessor_offsets_.assign(count_ + 1, 0);
+    uint32_t last_launch = kNoNode;
+    std::vector<std::pair<uint32_t, uint32_t>> edges;
+    for (uint32_t node = 0; node < count_; ++node) {
+      for (const uint32_t to : tables_.successors_of(node)) edges.emplace_back(to, node);
+      if (lane(node) == DVT_KERNEL_LANE_LAUNCH) {
+        if (last_launch != kNoNode) edges.emplace_back(node, last_launch);
+        last_launch = node;
+      }
+      if (lane(node) == DVT_KERNEL_LANE_MEMORY) {
+        if (memory_part_ == kNoNode) memory_part_ = part_of_[position_[node]];
+        if (memory_part_ != part_of_[position_[node]]) return bad("memory nodes are in two parts");
+      }
+    }
+    for (const auto& [to, from] : edges) ++predecessor_offsets_[to + 1];
+    for (uint32_t i = 0; i < count_; ++i) predecessor_offsets_[i + 1] += predecessor_offsets_[i];
+    predecessors_.resize(edges.size());
+    std::vector<uint32_t> fill(predecessor_offsets_.begin(), predecessor_offsets_.end() - 1);
+    for (const auto& [to, from] : edges) predecessors_[fill[to]++] = from;
+    return {};
+  }
+
+  Status check_waits() {
+    slot_.assign(count_, kNoNode);
+    uint32_t slots = 0;
+    for (uint32_t position = 0; position < count_; ++position) {
+      for (const uint32_t awaited : waits_of(position)) {
+        if (awaited >= count_)
+          return bad("a wait of " + entry("order", position) + " is no position");
+        if (part_of_[awaited] == part_of_[position]) {
+          return bad("a wait of " + entry("order", position) + " is for its own part");
+        }
+        if (slot_[awaited] == kNoNode) slot_[awaited] = slots++;
+      }
+    }
+    snapshots_.assign(size_t{slots} * parts_, 0);
+    return {};
+  }
+
+  [[nodiscard]] bool ready(uint32_t position) const {
+    return std::ranges::all_of(
+        waits_of(position), [&](uint32_t awaited) { return awaited < cursor_[part_of_[awaited]]; });
+  }
+
+  // Runs a position in the mind: what is known to have run must cover its predecessors.
+  Status pass(uint32_t part, uint32_t position) {
+    uint32_t* known = &clock_[size_t{part} * parts_];
+    for (const uint32_t awaited : waits_of(position)) {
+      const uint32_t* snapshot = &snapshots_[size_t{slot_[awaited]} * parts_];
+      for (uint32_t other = 0; other < parts_; ++other) {
+        known[other] = std::max(known[other], snapshot[other]);
+      }
+    }
+    const uint32_t node = plan_.order[position];
+    for (uint32_t i = predecessor_offsets_[node]; i < predecessor_offsets_[node + 1]; ++i) {
+      const uint32_t before = position_[predecessors_[i]];
+      if (before >= known[part_of_[before]]) {
+        return bad("node " + std::to_string(node) + " may run before node " +
+                   std::to_string(predecessors_[i]) + ", which it needs");
+      }
+    }
+    known[part] = position + 1;
+    if (slot_[position] != kNoNode) {
+      std::copy_n(known, parts_, &snapshots_[size_t{slot_[position]} * parts_]);
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::span<const uint32_t> waits_of(uint32_t position) const {
+    return plan_.waits.subspan(plan_.wait_offsets[position],
+                               plan_.wait_offsets[position + 1] - plan_.wait_offsets[position]);
+  }
+  [[nodiscard]] uint8_t lane(uint32_t node) const {
+    return tables_.lane.empty() ? uint8_t{DVT_KERNEL_LANE_NORMAL} : tables_.lane[node];
+  }
+
+  const PlanTables& plan_;
+  const Tables& tables_;
+  uint32_t parts_, count_;
+  uint32_t memory_part_ = kNoNode;
+  std::vector<uint32_t> position_, part_of_;
+  std::vector<uint32_t> predecessor_offsets_, predecessors_;
+  std::vector<uint32_t> slot_, snapshots_;  // Of positions that are waited for.
+  std::vector<uint32_t> clock_, cursor_;
+};
+
+}  // namespace
+
+Status check_plan(const PlanTables& plan, const Tables& tables) {
+  const uint32_t count = tables.count();
+  if (plan.part_offsets.size() < 2 || plan.parts() > kPartsMax) {
+    return bad("it must have 1 to " + std::to_string(kPartsMax) + " parts");
+  }
+  if (plan.order.size() != count) return bad("order needs one entry per node");
+  Status status = check_offsets("part_offsets", plan.part_offsets, plan.parts(), count);
+  if (!status.ok()) return status;
+  status = check_offsets("wait_offsets", plan.wait_offsets, count, plan.waits.size());
+  if (!status.ok()) return status;
+  return PlanCheck(plan, tables).run();
+}
+
+Segments::Segments(const PlanTables& plan, const Tables& tables)
+    : node_(plan.order.begin(), plan.order.end()), raised_(plan.waits.size()) {
+  const uint32_t count = tables.count();
+  steps_.reserve(count);
+  for (const uint32_t node : node_) steps_.push_back(tables.steps[node]);
+  std::vector<uint32_t> raise_begin(count + 1, 0);
+  for (const uint32_t awaited : plan.waits) ++raise_begin[awaited + 1];
+  for (uint32_t i = 0; i < count; ++i) raise_begin[i + 1] += raise_begin[i];
+  std::vector<uint32_t> fill(raise_begin.begin(), raise_begin.end() - 1);
+  for (uint32_t flag = 0; flag < plan.waits.size(); ++flag) {
+    raised_[fill[plan.waits[flag]]++] = flag;
+  }
+  for (uint32_t part = 0; part < plan.parts(); ++part) {
+    part_begin_.push_back(static_cast<uint32_t>(segments_.size()));
+    bool cut = true;
+    for (uint32_t at = plan.part_offsets[part]; at < plan.part_offsets[part + 1]; ++at) {
+      const uint32_t wait_begin = plan.wait_offsets[at];
+      const uint32_t wait_end = plan.wait_offsets[at + 1];
+      if (cut || wait_begin != wait_end) {
+        segments_.push_back({at, at, wait_begin, wait_end, raise_begin[at], raise_begin[at]});
+      }
+      segments_.back().end = at + 1;
+      segments_.back().raise_begin = raise_begin[at];
+      segments_.back().raise_end = raise_begin[at + 1];
+      cut = raise_begin[at] != raise_begin[at + 1];
+    }
+  }
+  part_begin_.push_back(static_cast<uint32_t>(segments_.size()));
+}
+
+}  // namespace davit::mt_topo

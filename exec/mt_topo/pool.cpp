@@ -1,0 +1,165 @@
+#include "exec/mt_topo/pool.hpp"
+
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/task_arena.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "exec/mt_topo/crew_slots.hpp"
+#include "exec/mt_topo/platform.hpp"
+
+namespace davit::mt_topo {
+namespace {
+
+// CPUs granted by the files of one cgroup folder; 0: no limit.
+double quota_of(const std::string& folder) {
+  std::ifstream both(folder + "/cpu.max");  // Version 2: "max 100000" or "150000 100000".
+  double quota = 0;
+  double period = 0;
+  if (both >> quota >> period) return period > 0 ? quota / period : 0;
+  std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;  // Version 1.
+  std::ifstream(folder + "/cpu.cfs_period_us") >> period;
+  return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+// The tightest limit of the process' cgroup and those above it.
+double cgroup_quota() {
+  std::ifstream groups("/proc/self/cgroup");
+  double tightest = quota_of("/sys/fs/cgroup/cpu");
+  for (std::string line; std::getline(groups, line);) {
+    if (!line.starts_with("0::")) continue;
+    std::string folder = "/sys/fs/cgroup" + line.substr(3);
+    while (folder.size() >= 14) {
+      const double quota = quota_of(folder);
+      if (quota > 0) tightest = tightest > 0 ? std::min(tightest, quota) : quota;
+      folder.resize(folder.rfind('/'));
+    }
+  }
+  return tightest;
+}
+
+// More workers than CPUs, for tests mostly. oneTBB obeys the lowest of all controls, so there is
+// one of ours, which is replaced and never destroyed: oneTBB may be gone before the last pool is.
+void allow_parallelism(size_t workers) {
+  using tbb::global_control;
+  static std::mutex mutex;
+  static global_control* control = nullptr;
+  const std::lock_guard lock(mutex);
+  if (global_control::active_value(global_control::max_allowed_parallelism) >= workers) return;
+  delete control;
+  control = new global_control(global_control::max_allowed_parallelism, workers);
+}
+
+}  // namespace
+
+uint32_t usable_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int cpus = ::sched_getaffinity(0, sizeof set, &set) == 0
+                 ? CPU_COUNT(&set)
+                 : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  const double quota = cgroup_quota();
+  if (quota > 0) cpus = std::min(cpus, static_cast<int>(std::ceil(quota)));
+  return static_cast<uint32_t>(std::clamp(cpus, 1, static_cast<int>(kWorkersMax)));
+}
+
+// Shared by the pool and the tasks that it has submitted.
+class Pool::Helpers final : public CrewSlots<RealThreads>,
+                            public std::enable_shared_from_this<Helpers> {
+ public:
+  Helpers(uint32_t helpers, int64_t spin_ns)
+      : CrewSlots(helpers, spin_ns), arena_(static_cast<int>(helpers), 0) {
+    allow_parallelism(size_t{helpers} + 1);
+    arena_.initialize();
+  }
+
+  // Ends the tasks. Those that oneTBB does not get to in time end later, on their own.
+  void retire() noexcept {
+    stop();
+    const int64_t limit = RealThreads::now_ns() + kRetireNs;
+    for (;;) {
+      const uint32_t tasks = tasks_.load(std::memory_order_acquire);
+      if (tasks == 0 || RealThreads::now_ns() >= limit) return;
+      RealThreads::park(tasks_, tasks, kRetireNs / 10);
+    }
+  }
+
+ private:
+  static constexpr int64_t kRetireNs = 100'000'000;
+
+  bool send_thread(uint32_t index) noexcept override {
+    tasks_.fetch_add(1, std::memory_order_relaxed);
+    try {
+      submit([self = shared_from_this(), index] {
+        self->attend(index);
+        self->end_task();
+      });
+      return true;
+    } catch (...) {
+      end_task();
+      return false;
+    }
+  }
+  template <class Task>
+  void submit(Task task) {
+#if defined(__SANITIZE_THREAD__)
+    // oneTBB is not built for ThreadSanitizer, which would report every task as a race with its
+    // maker. Everything from the task on is the same.
+    std::thread(std::move(task)).detach();
+#else
+    arena_.enqueue(std::move(task));
+#endif
+  }
+  void end_task() noexcept {
+    tasks_.fetch_sub(1, std::memory_order_release);
+    RealThreads::unpark(&tasks_);
+  }
+
+  tbb::task_arena arena_;
+  std::atomic<uint32_t> tasks_{0};
+};
+
+Result<std::shared_ptr<Pool>> Pool::create(const PoolOptions& options) {
+  const uint32_t workers = options.workers == 0 ? usable_cpus() : options.workers;
+  if (workers > kWorkersMax) {
+    return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                              .stage = DVT_STAGE_LOAD,
+                              .message = "too many workers",
+                              .expected = "1 to " + std::to_string(kWorkersMax),
+                              .got = std::to_string(workers)});
+  }
+  try {
+    return std::shared_ptr<Pool>(new Pool(options, workers));
+  } catch (const std::exception& error) {
+    return Status(DVT_OUT_OF_RESOURCE, DVT_STAGE_LOAD,
+                  std::string("cannot make a pool of workers: ") + error.what());
+  }
+}
+
+Pool::Pool(const PoolOptions& options, uint32_t workers)
+    : workers_(workers),
+      spin_ns_(std::clamp<int64_t>(options.spin_us, 0, 1'000'000) * 1000),
+      owner_pid_(::getpid()) {
+  if (workers > 1) helpers_ = std::make_shared<Helpers>(workers - 1, spin_ns_);
+}
+
+Pool::~Pool() {
+  if (helpers_ != nullptr) helpers_->stop();
+  // The tasks of the parent run in the parent only, and what oneTBB knows of threads is not true
+  // here.
+  if (owner_pid_ != ::getpid()) new std::shared_ptr<Helpers>(std::move(helpers_));
+}
+
+Crew* Pool::crew() {
+  return owner_pid_ == ::getpid() ? helpers_.get() : nullptr;
+}
+
+}  // namespace davit::mt_topo

@@ -1,0 +1,59 @@
+// pool.hpp: the worker threads that executors share. oneTBB owns them.
+//
+// A helper is a oneTBB task that spins for work for a bounded time and then ends, so that an idle
+// pool holds no thread and costs nothing; the next run that wants it submits the task again. While
+// a helper spins, calling it is one store that it sees, without a system call.
+//
+// Threads  Any. Runs of any number of schedulers at the same time, also from inside a node of
+// another
+//          run: who runs a node never takes work of another run, so nothing is waited for in a
+//          circle.
+// fork     A child has no helpers: its runs are done by their callers alone.
+// Memory   Shared; schedulers hold it. Destroying it waits for its tasks, but not longer than 100
+// ms:
+//          those that oneTBB has not started by then own what they touch.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.hpp"
+#include "exec/mt_topo/job.hpp"
+
+namespace davit::mt_topo {
+
+constexpr uint32_t kWorkersMax = 64;
+
+struct PoolOptions {
+  uint32_t workers = 0;  // With the caller of a run. 0: usable_cpus().
+  int64_t spin_us = 50;  // What an idle worker spins before it sleeps.
+};
+
+// CPUs that this process may use: the lesser of affinity and cgroup quota, at least 1.
+uint32_t usable_cpus();
+
+class Pool {
+ public:
+  static Result<std::shared_ptr<Pool>> create(const PoolOptions& options);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  [[nodiscard]] uint32_t workers() const { return workers_; }
+  [[nodiscard]] int64_t spin_ns() const { return spin_ns_; }
+  // Null when the pool has one worker, and in a child of fork().
+  [[nodiscard]] Crew* crew();
+
+ private:
+  class Helpers;
+  Pool(const PoolOptions& options, uint32_t workers);
+
+  uint32_t workers_;
+  int64_t spin_ns_;
+  pid_t owner_pid_;
+  std::shared_ptr<Helpers> helpers_;
+};
+
+}  // namespace davit::mt_topo

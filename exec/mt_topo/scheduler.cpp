@@ -1,0 +1,260 @@
+#include "exec/mt_topo/scheduler.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "exec/mt_topo/dynamic.hpp"
+#include "exec/mt_topo/planned.hpp"
+#include "exec/mt_topo/platform.hpp"
+
+namespace davit::mt_topo {
+namespace {
+
+// A hand-over moves a few cache lines between cores, 50 to 500 ns each; a batch should be worth
+// more.
+constexpr double kBatchNs = 400;
+constexpr uint32_t kBatchMax = 2 * Mailbox<RealThreads>::kItems;
+// Sequential runs shorter than this leave nothing to gain: calling a helper and gathering it costs
+// about half a microsecond.
+constexpr double kWorthwhileNs = 4000;
+// Another mode has to be this much faster than the sequential loop to be kept.
+constexpr double kGain = 0.95;
+constexpr uint32_t kTrials = 3;
+constexpr uint32_t kProbes = 11;
+
+template <Loop kLoop>
+Outcome run_in_order(std::span<const DvtStep> steps, JobState<RealThreads>& state) noexcept {
+  uint32_t node = 0;
+  const auto count = static_cast<uint32_t>(steps.size());
+  try {
+    for (; node < count; ++node) {
+      if constexpr (kLoop != Loop::kPlain) {
+        if (!state.may_go_on()) return state.outcome();
+      }
+      if constexpr (kLoop == Loop::kObserved) {
+        state.observer()->begin(state.observer()->user, 0, node);
+      }
+      const int32_t code = steps[node].fn(steps[node].ctx);
+      if constexpr (kLoop == Loop::kObserved) {
+        state.observer()->end(state.observer()->user, 0, node, code);
+      }
+      if (code != DVT_OK) return {code, node};
+    }
+  } catch (...) {
+    return {DVT_KERNEL_FAILED, node};
+  }
+  return {};
+}
+
+}  // namespace
+
+const char* mode_name(Mode mode) {
+  switch (mode) {
+    case Mode::kAutomatic:
+      return "auto";
+    case Mode::kSequential:
+      return "sequential";
+    case Mode::kPlanned:
+      return "planned";
+    case Mode::kDynamic:
+      return "dynamic";
+  }
+  return "?";
+}
+
+struct Scheduler::State {
+  State(const Tables& tables, const PlanTables* plan, std::shared_ptr<Pool> the_pool,
+        uint32_t worker_count, Mode wanted_mode)
+      : steps(tables.steps),
+        pool(std::move(the_pool)),
+        workers(worker_count),
+        wanted(wanted_mode),
+        order(pool == nullptr ? 0 : pool->spin_ns()),
+        topology(tables),
+        dynamic(topology, workers, order.spin_ns()) {
+    if (plan != nullptr) {
+      segments.emplace(*plan, tables);
+      planned.emplace(*segments, workers, order.spin_ns());
+    }
+    if (wanted != Mode::kAutomatic) settle(wanted, "asked for");
+    if (wanted == Mode::kAutomatic) find_candidates();
+  }
+
+  [[nodiscard]] double width() const {
+    return topology.depth() == 0 ? 1 : double(topology.unit_count()) / topology.depth();
+  }
+
+  void settle(Mode mode, const char* why) {
+    settled = mode;
+    std::snprintf(reason.data(), reason.size(), "%s", why);
+  }
+
+  // What kAutomatic chooses from.
+  void find_candidates() {
+    if (workers == 1) return settle(Mode::kSequential, "one worker");
+    if (width() < 1.05) return settle(Mode::kSequential, "the graph is a chain");
+    candidates[candidate_count++] = Mode::kSequential;
+    if (planned && segments->parts() > 1) candidates[candidate_count++] = Mode::kPlanned;
+    candidates[candidate_count++] = Mode::kDynamic;
+  }
+
+  [[nodiscard]] bool trying() const {
+    return wanted == Mode::kAutomatic && settled == Mode::kAutomatic;
+  }
+
+  Outcome run(Mode mode, const RunControl& control, const RunObserver* observer) noexcept {
+    Crew* crew = pool == nullptr ? nullptr : pool->crew();
+    switch (mode) {
+      case Mode::kPlanned:
+        return planned->run(crew, control, observer);
+      case Mode::kDynamic:
+        return run_dynamic(crew, control, observer);
+      default:
+        return run_sequential(control, observer);
+    }
+  }
+
+  Outcome run_sequential(const RunControl& control, const RunObserver* observer) noexcept {
+    if (observer == nullptr && !control.limited()) return run_in_order<Loop::kPlain>(steps, order);
+    order.start(nullptr, 0, control, observer);
+    if (observer == nullptr) return run_in_order<Loop::kLimited>(steps, order);
+    return run_in_order<Loop::kObserved>(steps, order);
+  }
+
+  // Runs 0, 1, 2, 4, 8, ... 512 are alone, to learn what a unit costs; those after the second only
+  // where units are so cheap that it matters.
+  [[nodiscard]] bool is_probe() noexcept {
+    if (probes == kProbes) return false;
+    const uint32_t run = dynamic_runs++;
+    if ((run & (run - 1)) != 0 || (run > 1 && unit_ns > 10 * kBatchNs)) return false;
+    ++probes;
+    return true;
+  }
+
+  Outcome run_dynamic(Crew* crew, const RunControl& control, const RunObserver* observer) noexcept {
+    const bool measure = crew != nullptr && workers > 1 && is_probe();
+    const int64_t begin = measure ? RealThreads::now_ns() : 0;
+    const auto batch =
+        static_cast<uint32_t>(std::clamp(kBatchNs / unit_ns, 1.0, double{kBatchMax}));
+    const Outcome outcome =
+        dynamic.run(measure ? nullptr : crew, control, observer, batch == 1 ? 1 : 2 * batch);
+    if (measure && outcome.code == DVT_OK) learn(RealThreads::now_ns() - begin);
+    return outcome;
+  }
+
+  void learn(int64_t alone_ns) {
+    const double each = double(alone_ns) / std::max(topology.unit_count(), 1U);
+    unit_ns = std::clamp(std::min(each, unit_ns), 0.1, 1e9);
+  }
+
+  Outcome try_next(const RunControl& control, const RunObserver* observer) noexcept {
+    Mode mode = candidates[trial / kTrials];
+    last = mode;
+    const int64_t begin = RealThreads::now_ns();
+    const Outcome outcome = run(mode, control, observer);
+    const int64_t took = RealThreads::now_ns() - begin;
+    // A failed or observed run tells nothing of its time.
+    if (outcome.code != DVT_OK || observer != nullptr) return outcome;
+    double& best = best_ns[trial / kTrials];
+    best = std::min(best, double(took));
+    if (mode == Mode::kSequential) learn(took);
+    ++trial;
+    if (trial == kTrials && best_ns[0] < kWorthwhileNs) {
+      settled = Mode::kSequential;
+      std::snprintf(reason.data(), reason.size(), "a run takes %.1f us, too short to share",
+                    best_ns[0] / 1000);
+    } else if (trial == kTrials * candidate_count) {
+      compare();
+    }
+    return outcome;
+  }
+
+  void compare() {
+    size_t best = 0;
+    for (size_t i = 1; i < candidate_count; ++i) {
+      const double limit = best == 0 ? best_ns[0] * kGain : best_ns[best];
+      if (best_ns[i] < limit) best = i;
+    }
+    settled = candidates[best];
+    int at = std::snprintf(reason.data(), reason.size(), "measured:");
+    for (size_t i = 0; i < candidate_count; ++i) {
+      at += std::snprintf(reason.data() + at, reason.size() - static_cast<size_t>(at),
+                          "%s %s %.1f us", i == 0 ? "" : ",", mode_name(candidates[i]),
+                          best_ns[i] / 1000);
+    }
+  }
+
+  std::span<const DvtStep> steps;
+  std::shared_ptr<Pool> pool;
+  uint32_t workers;
+  Mode wanted;
+  Mode settled = Mode::kAutomatic;
+  Mode last = Mode::kSequential;
+  std::array<char, 160> reason{};
+
+  std::array<Mode, 3> candidates{};
+  std::array<double, 3> best_ns = {std::numeric_limits<double>::max(),
+                                   std::numeric_limits<double>::max(),
+                                   std::numeric_limits<double>::max()};
+  size_t candidate_count = 0;
+  size_t trial = 0;
+
+  double unit_ns = 1e9;  // Of one unit on one worker; the least seen.
+  uint32_t dynamic_runs = 0;
+  uint32_t probes = 0;
+
+  JobState<RealThreads> order;  // Of sequential runs: limits and observer.
+  Topology topology;
+  Dynamic<RealThreads> dynamic;
+  std::optional<Segments> segments;
+  std::optional<Planned<RealThreads>> planned;
+};
+
+Scheduler::Scheduler(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Scheduler::~Scheduler() = default;
+
+Result<std::unique_ptr<Scheduler>> Scheduler::create(const Tables& tables, const PlanTables* plan,
+                                                     std::shared_ptr<Pool> pool,
+                                                     const SchedulerOptions& options) {
+  if (Status status = check_tables(tables); !status.ok()) return status;
+  if (plan != nullptr) {
+    if (Status status = check_plan(*plan, tables); !status.ok()) return status;
+  }
+  if (options.mode == Mode::kPlanned && plan == nullptr) {
+    return Status(ErrorDetail{.code = DVT_FAILED_STATE,
+                              .stage = DVT_STAGE_LOAD,
+                              .message = "planned scheduling was asked for, but there is no plan",
+                              .hint = "compile with --workers N"});
+  }
+  uint32_t workers = pool == nullptr ? 1 : pool->workers();
+  if (options.workers != 0) workers = std::min(workers, options.workers);
+  try {
+    return std::unique_ptr<Scheduler>(new Scheduler(
+        std::make_unique<State>(tables, plan, std::move(pool), workers, options.mode)));
+  } catch (const std::bad_alloc&) {
+    return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no memory for the scheduler's tables");
+  }
+}
+
+Outcome Scheduler::run(const RunControl& control, const RunObserver* observer) noexcept {
+  State& state = *state_;
+  if (state.trying()) return state.try_next(control, observer);
+  state.last = state.settled;
+  return state.run(state.settled, control, observer);
+}
+
+Choice Scheduler::choice() const {
+  if (state_->trying()) return {state_->last, "trying which is fastest"};
+  return {state_->last, state_->reason.data()};
+}
+
+uint32_t Scheduler::workers() const {
+  return state_->workers;
+}
+
+}  // namespace davit::mt_topo

@@ -1,0 +1,406 @@
+// The scheduler against the sequential loop: random graphs, all modes, 1 to 4 workers; failures at
+// every node; limits; pools shared, nested and torn down.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "exec/mt_topo/platform.hpp"
+#include "exec/mt_topo/scheduler.hpp"
+#include "tests/exec/mt_topo/graphs.hpp"
+
+using namespace davit;
+using namespace davit::mt_topo;
+using davit::test::tables_of;
+using davit::test::WorkGraph;
+
+namespace {
+
+std::shared_ptr<Pool> make_pool(uint32_t workers, int64_t spin_us = 50) {
+  auto pool = Pool::create({.workers = workers, .spin_us = spin_us});
+  REQUIRE(pool.ok());
+  return *pool;
+}
+
+std::unique_ptr<Scheduler> make(const WorkGraph& graph, const schedule::Plan& plan,
+                                std::shared_ptr<Pool> pool, Mode mode) {
+  const PlanTables tables = tables_of(plan);
+  auto scheduler = Scheduler::create(graph.tables(), &tables, std::move(pool), {.mode = mode});
+  INFO(scheduler.status().to_string());
+  REQUIRE(scheduler.ok());
+  return std::move(*scheduler);
+}
+
+void give_lanes(WorkGraph& graph, std::mt19937& random) {
+  const uint32_t kinds = random() % 4;  // None, or each by chance.
+  if (kinds == 0) return;
+  for (uint8_t& lane : graph.lane) lane = static_cast<uint8_t>(random() % 3);
+}
+
+struct Expected {
+  std::vector<uint64_t> results;
+  uint64_t memory_state;
+  std::vector<uint32_t> launch_order;
+};
+
+Expected run_sequentially(WorkGraph& graph) {
+  graph.reset();
+  int32_t code = 0;
+  REQUIRE(dvt_sequential_run(graph.steps.data(), graph.steps.size(), &code) == graph.steps.size());
+  return {graph.results(), graph.memory_state, graph.launch_order};
+}
+
+void check_run(WorkGraph& graph, Scheduler& scheduler, const Expected& expected) {
+  graph.reset();
+  const Outcome outcome = scheduler.run();
+  CHECK(outcome.code == DVT_OK);
+  CHECK(graph.results() == expected.results);
+  CHECK(graph.memory_state == expected.memory_state);
+  CHECK(graph.launch_order == expected.launch_order);
+  CHECK(std::ranges::all_of(graph.nodes, [](const auto& node) { return node.runs == 1; }));
+}
+
+constexpr Mode kModes[] = {Mode::kSequential, Mode::kPlanned, Mode::kDynamic, Mode::kAutomatic};
+
+uint32_t scaled(uint32_t full) {
+#if defined(__SANITIZE_THREAD__)
+  return full / 5;
+#else
+  return full;
+#endif
+}
+
+}  // namespace
+
+TEST_CASE("random graphs: every mode and number of workers gives the sequential loop's results") {
+  const std::shared_ptr<Pool> pools[] = {make_pool(1), make_pool(2), make_pool(3), make_pool(4)};
+  for (uint32_t seed = 0; seed < scaled(1500); ++seed) {
+    std::mt19937 random(seed);
+    WorkGraph graph;
+    graph.build(test::random_edges(random, 1 + random() % 120));
+    give_lanes(graph, random);
+    const uint32_t spin = random() % 3 == 0 ? 100 : 0;
+    for (auto& node : graph.nodes) node.spin = spin == 0 ? 0 : random() % spin;
+    const Expected expected = run_sequentially(graph);
+    const uint32_t workers = 1 + seed % 4;
+    const schedule::Plan plan = graph.plan(1 + random() % 4);
+    CAPTURE(seed);
+    for (const Mode mode : kModes) {
+      CAPTURE(mode_name(mode));
+      const auto scheduler = make(graph, plan, pools[workers - 1], mode);
+      for (int run = 0; run < 4; ++run) check_run(graph, *scheduler, expected);
+    }
+  }
+}
+
+TEST_CASE("large graphs with work cross workers and stay right") {
+  const auto pool = make_pool(3);
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    std::mt19937 random(seed);
+    WorkGraph graph;
+    graph.build(test::random_edges(random, 5000));
+    give_lanes(graph, random);
+    for (auto& node : graph.nodes) node.spin = random() % 200;
+    const Expected expected = run_sequentially(graph);
+    for (const Mode mode : kModes) {
+      const auto scheduler = make(graph, graph.plan(3), pool, mode);
+      for (int run = 0; run < 8; ++run) check_run(graph, *scheduler, expected);
+    }
+  }
+}
+
+TEST_CASE("an empty graph and a single node") {
+  const auto pool = make_pool(2);
+  for (const uint32_t count : {0U, 1U}) {
+    WorkGraph graph;
+    graph.build(std::vector<std::vector<uint32_t>>(count));
+    const Expected expected = run_sequentially(graph);
+    for (const Mode mode : kModes) {
+      check_run(graph, *make(graph, graph.plan(2), pool, mode), expected);
+    }
+  }
+}
+
+TEST_CASE("a failure at any node keeps its code, starts no dependant and spoils no later run") {
+  std::mt19937 random(7);
+  WorkGraph graph;
+  graph.build(test::random_edges(random, 40));
+  for (uint32_t node = 0; node < 40; ++node) graph.lane[node] = static_cast<uint8_t>(node % 3);
+  const Expected expected = run_sequentially(graph);
+  for (const uint32_t workers : {1U, 2U, 3U}) {
+    const auto pool = make_pool(workers);
+    for (const Mode mode : kModes) {
+      const auto scheduler = make(graph, graph.plan(workers), pool, mode);
+      for (uint32_t failing = 0; failing < 40; ++failing) {
+        for (const int32_t code : {int32_t{DVT_KERNEL_FAILED}, int32_t{DVT_END_OF_SEQUENCE}, -5}) {
+          graph.reset();
+          graph.nodes[failing].code = code;
+          const Outcome outcome = scheduler->run();
+          CHECK(outcome.code == code);
+          CHECK(outcome.node == failing);
+          for (const auto& node : graph.nodes) {
+            CHECK(node.runs <= 1);
+            for (const uint32_t from : node.from) {
+              if (node.runs == 1) CHECK(graph.nodes[from].runs == 1);
+              if (from == failing) CHECK(node.runs == 0);
+            }
+          }
+          graph.nodes[failing].code = DVT_OK;
+        }
+        check_run(graph, *scheduler, expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("two failures: one of them is kept, with its own node") {
+  WorkGraph graph;
+  graph.build({{}, {0}, {0}, {1, 2}});
+  graph.nodes[1].code = 41;
+  graph.nodes[2].code = 42;
+  const auto pool = make_pool(2);
+  for (const Mode mode : kModes) {
+    const auto scheduler = make(graph, graph.plan(2), pool, mode);
+    for (int run = 0; run < 50; ++run) {
+      const Outcome outcome = scheduler->run();
+      CHECK(outcome.code == 40 + static_cast<int32_t>(outcome.node));
+      CHECK(graph.nodes[3].runs == 0);
+    }
+  }
+}
+
+TEST_CASE("a C++ exception ends the run with the node's name") {
+  std::mt19937 random(11);
+  WorkGraph graph;
+  graph.build(test::random_edges(random, 30));
+  const auto pool = make_pool(2);
+  for (const Mode mode : kModes) {
+    const auto scheduler = make(graph, graph.plan(2), pool, mode);
+    for (uint32_t failing = 0; failing < 30; ++failing) {
+      graph.nodes[failing].extra = [] { throw std::runtime_error("from a user's kernel"); };
+      const Outcome outcome = scheduler->run();
+      CHECK(outcome.code == DVT_KERNEL_FAILED);
+      CHECK(outcome.node == failing);
+      graph.nodes[failing].extra = nullptr;
+    }
+    CHECK(scheduler->run().code == DVT_OK);
+  }
+}
+
+TEST_CASE("cancel ends a run within a node, wherever it is set") {
+  std::mt19937 random(13);
+  WorkGraph graph;
+  graph.build(test::random_edges(random, 30));
+  const Expected expected = run_sequentially(graph);
+  for (const uint32_t workers : {1U, 2U, 3U}) {
+    const auto pool = make_pool(workers);
+    for (const Mode mode : kModes) {
+      const auto scheduler = make(graph, graph.plan(workers), pool, mode);
+      for (uint32_t at = 0; at < 29; ++at) {
+        std::atomic<uint32_t> cancel{0};
+        graph.nodes[at].extra = [&] { cancel.store(1); };
+        graph.reset();
+        const Outcome outcome = scheduler->run({.cancel = &cancel}, nullptr);
+        graph.nodes[at].extra = nullptr;
+        // It may be the last of all nodes to run.
+        if (outcome.code != DVT_OK) {
+          CHECK(outcome.code == DVT_CANCELLED);
+          CHECK(outcome.node == kNoNode);
+        } else {
+          CHECK(graph.results() == expected.results);
+        }
+      }
+      check_run(graph, *scheduler, expected);
+    }
+  }
+}
+
+TEST_CASE("a deadline ends a run, also one whose caller waits for a helper") {
+  WorkGraph graph;
+  graph.build({{}, {0}, {0}, {1, 2}, {3}, {3}});
+  const auto nap = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+  for (auto& node : graph.nodes) node.extra = nap;
+  for (const uint32_t workers : {1U, 2U}) {
+    const auto pool = make_pool(workers);
+    for (const Mode mode : kModes) {
+      const auto scheduler = make(graph, graph.plan(workers), pool, mode);
+      const Outcome outcome =
+          scheduler->run({.deadline_ns = RealThreads::now_ns() + 7'000'000}, nullptr);
+      CHECK(outcome.code == DVT_TIMEOUT);
+      CHECK(scheduler->run({.deadline_ns = RealThreads::now_ns() - 1}, nullptr).code ==
+            DVT_TIMEOUT);
+    }
+  }
+}
+
+TEST_CASE("a node may run another graph on the same pool, on every worker at once") {
+  for (const uint32_t workers : {1U, 2U, 3U}) {
+    const auto pool = make_pool(workers);
+    WorkGraph outer;
+    outer.build({{}, {0}, {0}, {0}, {0}, {1, 2, 3, 4}});
+    std::vector<std::unique_ptr<WorkGraph>> inner;
+    std::vector<std::unique_ptr<Scheduler>> schedulers;
+    for (uint32_t i = 0; i < 4; ++i) {
+      inner.push_back(std::make_unique<WorkGraph>());
+      std::mt19937 random(i);
+      inner[i]->build(test::random_edges(random, 60));
+      schedulers.push_back(make(*inner[i], inner[i]->plan(workers), pool,
+                                i % 2 == 0 ? Mode::kDynamic : Mode::kPlanned));
+      outer.nodes[i + 1].extra = [&, i] { CHECK(schedulers[i]->run().code == DVT_OK); };
+    }
+    for (const Mode mode : kModes) {
+      const auto scheduler = make(outer, outer.plan(workers), pool, mode);
+      for (int run = 0; run < 50; ++run) CHECK(scheduler->run().code == DVT_OK);
+    }
+  }
+}
+
+TEST_CASE("many callers share one pool") {
+  const auto pool = make_pool(3);
+  std::vector<std::thread> callers;
+  std::atomic<uint32_t> wrong{0};
+  for (uint32_t caller = 0; caller < 6; ++caller) {
+    callers.emplace_back([&, caller] {
+      std::mt19937 random(caller);
+      WorkGraph graph;
+      graph.build(test::random_edges(random, 200));
+      for (auto& node : graph.nodes) node.spin = 100;
+      int32_t code = 0;
+      (void)dvt_sequential_run(graph.steps.data(), graph.steps.size(), &code);
+      const auto expected = graph.results();
+      const schedule::Plan plan = graph.plan(3);
+      const PlanTables tables = tables_of(plan);
+      auto scheduler =
+          Scheduler::create(graph.tables(), &tables, pool, {.mode = kModes[1 + caller % 2]});
+      for (uint32_t run = 0; run < scaled(200); ++run) {
+        graph.reset();
+        const bool right = (*scheduler)->run().code == DVT_OK && graph.results() == expected;
+        wrong.fetch_add(right ? 0 : 1);
+      }
+    });
+  }
+  for (auto& caller : callers) caller.join();
+  CHECK(wrong == 0);
+}
+
+// Before the test that leaves oneTBB with a thousand arenas to clear away.
+TEST_CASE("an idle pool and idle helpers use no processor") {
+  WorkGraph graph;
+  graph.build({{}, {0}, {0}, {1, 2}});
+  const auto pool = make_pool(3);
+  const auto scheduler = make(graph, graph.plan(3), pool, Mode::kPlanned);
+  CHECK(scheduler->run().code == DVT_OK);
+  const auto cpu_ms = [] { return std::clock() * 1000 / CLOCKS_PER_SEC; };
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  auto before = cpu_ms();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK(cpu_ms() - before <= 5);
+  // One long node that everything else waits for.
+  graph.nodes[0].extra = [] { std::this_thread::sleep_for(std::chrono::milliseconds(500)); };
+  for (const Mode mode : {Mode::kPlanned, Mode::kDynamic}) {
+    const auto waiting = make(graph, graph.plan(3), pool, mode);
+    before = cpu_ms();
+    CHECK(waiting->run().code == DVT_OK);
+    CHECK(cpu_ms() - before <= 25);
+  }
+}
+
+TEST_CASE("create, run, destroy: no hang, also when helpers are asleep or just called") {
+  std::mt19937 random(3);
+  WorkGraph graph;
+  graph.build(test::random_edges(random, 12));
+  const Expected expected = run_sequentially(graph);
+  const schedule::Plan plan = graph.plan(2);
+  const auto shared = make_pool(2);
+  for (uint32_t cycle = 0; cycle < scaled(20'000); ++cycle) {
+    check_run(graph, *make(graph, plan, shared, kModes[1 + cycle % 2]), expected);
+  }
+  for (uint32_t cycle = 0; cycle < scaled(1000); ++cycle) {
+    const auto pool = make_pool(2, cycle % 3 == 0 ? 0 : 20);
+    check_run(graph, *make(graph, plan, pool, kModes[1 + cycle % 2]), expected);
+  }
+}
+
+TEST_CASE("the choice is visible") {
+  WorkGraph chain;
+  chain.build({{}, {0}, {1}, {2}});
+  WorkGraph tiny;
+  tiny.build({{}, {0}, {0}, {1, 2}});
+  const auto pool = make_pool(2);
+  const auto choice = [&](const WorkGraph& graph, const std::shared_ptr<Pool>& with, Mode mode) {
+    const auto scheduler = make(graph, graph.plan(2), with, mode);
+    for (int run = 0; run < 20; ++run) CHECK(scheduler->run().code == DVT_OK);
+    return std::string(mode_name(scheduler->choice().mode)) + ": " + scheduler->choice().reason;
+  };
+  CHECK(choice(chain, pool, Mode::kAutomatic) == "sequential: the graph is a chain");
+  CHECK(choice(tiny, make_pool(1), Mode::kAutomatic) == "sequential: one worker");
+  CHECK(choice(tiny, pool, Mode::kDynamic) == "dynamic: asked for");
+  CHECK(choice(tiny, pool, Mode::kAutomatic).find("too short to share") != std::string::npos);
+}
+
+TEST_CASE("tables that are wrong are refused by name") {
+  WorkGraph graph;
+  graph.build({{}, {0}, {0}, {1, 2}});
+  const auto refused = [&](const Tables& tables) {
+    const auto scheduler = Scheduler::create(tables, nullptr, nullptr, {});
+    return scheduler.ok() ? std::string("accepted") : scheduler.status().detail().message;
+  };
+  CHECK(refused(graph.tables()) == "accepted");
+  const auto broken = [&](auto change) {
+    std::vector<uint32_t> offsets = graph.successor_offsets;
+    std::vector<uint32_t> successors = graph.successors;
+    std::vector<uint32_t> indegree = graph.indegree;
+    std::vector<uint8_t> lane = graph.lane;
+    std::vector<DvtStep> steps = graph.steps;
+    change(offsets, successors, indegree, lane, steps);
+    return refused({steps, offsets, successors, indegree, lane, {}});
+  };
+  CHECK(broken([](auto& o, auto&, auto&, auto&, auto&) {
+          o[1] = 9;
+        }).find("successor_offsets[2]") != std::string::npos);
+  CHECK(broken([](auto& o, auto&, auto&, auto&, auto&) { o.pop_back(); }).find("count + 1") !=
+        std::string::npos);
+  CHECK(broken([](auto&, auto& s, auto&, auto&, auto&) { s[2] = 0; }).find("not after it") !=
+        std::string::npos);
+  CHECK(broken([](auto&, auto& s, auto&, auto&, auto&) { s[0] = 9; }).find("not after it") !=
+        std::string::npos);
+  CHECK(broken([](auto&, auto&, auto& d, auto&, auto&) { d[3] = 1; }).find("indegree[3]") !=
+        std::string::npos);
+  CHECK(broken([](auto&, auto&, auto&, auto& l, auto&) { l[1] = 3; }).find("lane[1]") !=
+        std::string::npos);
+  CHECK(broken([](auto&, auto&, auto&, auto&, auto& s) { s[2].fn = nullptr; }).find("steps[2]") !=
+        std::string::npos);
+}
+
+TEST_CASE("a plan without one of its waits is refused, and so is any other damage") {
+  std::mt19937 random(5);
+  WorkGraph graph;
+  graph.build(test::random_edges(random, 60));
+  const Tables tables = graph.tables();
+  const schedule::Plan good = graph.plan(3);
+  REQUIRE(good.part_offsets.size() == 4);
+  REQUIRE(good.waits.size() > 5);
+  CHECK(check_plan(tables_of(good), tables).ok());
+  for (size_t missing = 0; missing < good.waits.size(); ++missing) {
+    schedule::Plan plan = good;
+    plan.waits.erase(plan.waits.begin() + static_cast<std::ptrdiff_t>(missing));
+    for (uint32_t& offset : plan.wait_offsets) offset -= offset > missing ? 1 : 0;
+    CHECK_FALSE(check_plan(tables_of(plan), tables).ok());
+  }
+  // A plan that passes in spite of a change is one that runs right.
+  const auto pool = make_pool(3);
+  const Expected expected = run_sequentially(graph);
+  for (uint32_t trial = 0; trial < 3000; ++trial) {
+    schedule::Plan plan = good;
+    std::vector<uint32_t>* const columns[] = {&plan.part_offsets, &plan.order, &plan.wait_offsets,
+                                              &plan.waits};
+    auto& column = *columns[random() % 4];
+    column[random() % column.size()] = random() % 70;
+    const PlanTables changed = tables_of(plan);
+    auto scheduler = Scheduler::create(tables, &changed, pool, {.mode = Mode::kPlanned});
+    if (scheduler.ok()) check_run(graph, **scheduler, expected);
+  }
+}
