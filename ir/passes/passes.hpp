@@ -50,8 +50,8 @@ Status check_supported(const ir::Module& module);
 // alone. Returns the number of values about which more is known than before.
 Result<uint32_t> infer_shapes(ir::Module& module);
 
-// infer_shapes() leaves alone what contradicts itself inside a branch, since the branch may turn out
-// never to be taken. After all passes, this reports it.
+// infer_shapes() leaves alone what contradicts itself inside a branch, since the branch may turn
+// out never to be taken. After all passes, this reports it.
 Status check_inference(ir::Module& module);
 
 // infer_shapes(), and evaluates every node whose inputs are constant. Left to run time: results

@@ -137,11 +137,10 @@ void infer_batch_training(const NodeView& node, const std::optional<ir::Shape>& 
 Result<Recipe> recipe_batch_training(const NodeView& node, bool spatial) {
   auto kernel = require_kernel(node, "BatchNormalizationTraining", node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
-  const DvtBatchTrainingAttributes attributes = {
-      .epsilon = node.attribute_float("epsilon", 1e-5F),
-      .momentum = node.attribute_float("momentum", 0.9F),
-      .spatial = spatial ? 1 : 0,
-      .outputs = present_outputs(node)};
+  const DvtBatchTrainingAttributes attributes = {.epsilon = node.attribute_float("epsilon", 1e-5F),
+                                                 .momentum = node.attribute_float("momentum", 0.9F),
+                                                 .spatial = spatial ? 1 : 0,
+                                                 .outputs = present_outputs(node)};
   Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
   std::erase(recipe.outputs, ir::kNone);
   return recipe;

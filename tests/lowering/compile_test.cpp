@@ -51,8 +51,8 @@ TEST_CASE("a module compiles and runs the same on both targets") {
     options.on_stage = [&](std::string_view stage) { stages.emplace_back(stage); };
     const auto image = compile_module(sample(), options);
     REQUIRE_MESSAGE(image.ok(), image.status().to_string());
-    CHECK(stages == std::vector<std::string>{"bind shapes", "passes", "lower",
-                                             "plan memory", "write image"});
+    CHECK(stages ==
+          std::vector<std::string>{"bind shapes", "passes", "lower", "plan memory", "write image"});
     CHECK(image->report.source_nodes == 4);
     CHECK(image->report.aliased_nodes == 1);
     CHECK(image->report.file_bytes == image->bytes.size());

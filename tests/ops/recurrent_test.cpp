@@ -75,7 +75,7 @@ Setup random_setup(Source& random, const std::string& op) {
           .with_p = random.flip()};
   if (random.between(0, 9) == 0) {
     s.steps = random.between(60, 140);  // More than a chunk.
-    return s;  // With bounded functions, or states would run away.
+    return s;                           // With bounded functions, or states would run away.
   }
   if (random.flip()) return s;
   static const std::vector<Function> kAll = {{"Relu"},
