@@ -26,6 +26,7 @@ std::vector<OperatorDefinition> join_families() {
       convolution_operators(),
       elementwise_operators(),
       group_normalisation_operators(),
+      integer_convolution_operators(),
       integer_matrix_operators(),
       matrix_operators(),
       movement_operators(),
