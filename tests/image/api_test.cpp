@@ -237,18 +237,24 @@ TEST_CASE("writing a file replaces it at once, or leaves everything as it was") 
   CHECK(folder.entries() == 2);
 }
 
-TEST_CASE("J8: the image of an older minor version that is kept here still opens") {
+TEST_CASE("J8: images of the older minor versions that are kept here still open and load") {
   const char* folder = std::getenv("DAVIT_IMAGE_DATA");
   REQUIRE(folder != nullptr);
-  DvtImage* image = nullptr;
-  DvtError error;
-  const std::string path = std::string(folder) + "/format_1_0.davit";
-  REQUIRE_MESSAGE(dvt_image_open_file(path.c_str(), nullptr, &image, &error) == DVT_OK,
-                  error.message);
-  DvtImageInfo info;
-  dvt_image_info(image, &info);
-  CHECK(info.version_major == 1);
-  CHECK(info.version_minor == 0);
-  CHECK(info.arena_lower_bound_bytes == 0);  // A field of 1.1, and its documented default.
-  dvt_image_close(image);
+  for (const uint16_t minor : {0, 1}) {
+    CAPTURE(minor);
+    DvtImage* image = nullptr;
+    DvtError error;
+    const std::string path = std::string(folder) + "/format_1_" + std::to_string(minor) + ".davit";
+    REQUIRE_MESSAGE(dvt_image_open_file(path.c_str(), nullptr, &image, &error) == DVT_OK,
+                    error.message);
+    DvtImageInfo info;
+    dvt_image_info(image, &info);
+    CHECK(info.version_major == 1);
+    CHECK(info.version_minor == minor);
+    CHECK(info.arena_lower_bound_bytes == 0);  // A field of 1.1, and its documented default.
+    DvtExecutor* executor = nullptr;
+    CHECK(dvt_executor_create(image, nullptr, &executor, &error) == DVT_OK);
+    dvt_executor_destroy(executor);
+    dvt_image_close(image);
+  }
 }

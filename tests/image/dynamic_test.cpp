@@ -69,6 +69,24 @@ TEST_CASE("the samples are valid, and their text comes back the same") {
   }
 }
 
+TEST_CASE("the example of docs/image.md is valid") {
+  CHECK(write_message(R"(davit 1.2 target cpu
+input x: f32[N=?1..8, 4] dynamic
+output y: f32[N=?1..8, 4] dynamic
+heap t: f32[?, 4] dynamic
+
+graph main shape_nodes=3 {
+  t = InferShape(x) {target=4}
+  y = InferShape(t) {target=5}
+  y = BindOutput() {output=0}
+  t = AllocHost()
+  t = Relu.f32(x)
+  y = Relu.f32(t)
+  FreeHost(t)
+}
+)") == "");
+}
+
 // ---- Descriptors -------------------------------------------------------------------------------
 
 TEST_CASE("descriptors of dynamic values") {
