@@ -4,14 +4,14 @@
 
 namespace davit::alloc {
 
-bool AddressTable::grow(const SpanHeap& heap) {
-  const size_t size = slots_.size() > 0 ? slots_.size() * 2 : 64;
-  GrowArray<SpanId> grown(slots_.memory());
-  if (!grown.assign_zeroed(size)) return false;
-  slots_.swap(grown);
-  hash_shift_ = 64 - static_cast<uint32_t>(std::countr_zero(size));
-  for (const SpanId id : grown) {
-    if (id != 0) place(hash(heap[id].address), id);
+bool AddressTable::grow() {
+  const size_t size = entries_.size() > 0 ? entries_.size() * 2 : 64;
+  GrowArray<uint64_t> before(entries_.memory());
+  if (size > UINT32_MAX || !before.assign_zeroed(size)) return false;
+  entries_.swap(before);
+  home_shift_ = 32 - static_cast<uint32_t>(std::countr_zero(size));
+  for (const uint64_t entry : before) {
+    if (entry != 0) place(entry);
   }
   return true;
 }

@@ -12,28 +12,26 @@
 
 struct DvtAllocator {
  public:
-  // Options that validated() has completed.
+  // Options that validate() has completed.
   explicit DvtAllocator(const DvtAllocatorOptions& options);
   [[nodiscard]] bool init() { return heap_.init(); }
 
   DvtCode acquire(uint64_t bytes, uint32_t owner, davit::alloc::SpanId* out) {
-    // No span has more than UINT32_MAX units; 0 bytes wrap to such a number, too.
+    // No span has more than UINT32_MAX units; 0 bytes become more, too.
     const uint64_t units = ((bytes - 1) >> heap_.shift()) + 1;
-    if (units <= UINT32_MAX) {
-      const auto wanted = static_cast<uint32_t>(units);
-      davit::alloc::SpanId id = heap_.take_parked(wanted, owner);
-      if (id == 0) {
-        id = heap_.find(wanted);
-        if (id == 0 || !is_ready(heap_[id]) || !heap_.prepare_take()) {
-          return acquire_slowly(bytes, owner, out);
-        }
-        heap_.take(id, wanted, owner);
+    if (units > UINT32_MAX) return acquire_slowly(bytes, owner, out);
+    const auto wanted = static_cast<uint32_t>(units);
+    davit::alloc::SpanId id = heap_.take_parked(wanted, owner);
+    if (id == 0) {
+      id = heap_.find(wanted);
+      if (id == 0 || may_stay_whole(id) || !heap_.prepare(1)) {
+        return acquire_slowly(bytes, owner, out);
       }
-      ++malloc_count_;
-      *out = id;
-      return DVT_OK;
+      heap_.take(id, wanted, owner);
     }
-    return acquire_slowly(bytes, owner, out);
+    ++malloc_count_;
+    *out = id;
+    return DVT_OK;
   }
   void release(davit::alloc::SpanId id) {
     ++free_count_;
@@ -59,28 +57,40 @@ struct DvtAllocator {
   [[nodiscard]] davit::alloc::MetadataMemory& memory() { return memory_; }
 
  private:
-  // No page to back first, and no range that may have to stay whole.
-  [[nodiscard]] bool is_ready(const davit::alloc::Span& span) const {
-    return (span.flags & davit::alloc::kCold) == 0 && (!keeps_whole_ || !span.is_whole_range());
+  // Free spans next to each other, and what it takes to use their first bytes.
+  struct Run {
+    davit::alloc::SpanId first = 0;  // 0: none.
+    uint64_t missing_bytes = UINT64_MAX;
+  };
+
+  [[nodiscard]] bool may_stay_whole(davit::alloc::SpanId id) const {
+    return keeps_whole_ && heap_[id].is_whole_range();
   }
 
   DvtCode acquire_slowly(uint64_t bytes, uint32_t owner, davit::alloc::SpanId* out);
-  // Finds or makes a span without passing `ceiling` reserved bytes; 0: there is none.
+  // Finds or makes a warm span without passing `ceiling` reserved bytes; 0: there is none.
   davit::alloc::SpanId attempt(uint32_t units, uint64_t ceiling);
-  bool make_ready(davit::alloc::SpanId id, uint32_t units, uint64_t ceiling);
-  davit::alloc::SpanId cheapest(uint32_t units, uint64_t ceiling) const;
+  bool stays_whole(davit::alloc::SpanId id, uint32_t units);
+  davit::alloc::SpanId warm_up(uint32_t units, uint64_t ceiling);
+  [[nodiscard]] Run cheapest_run(uint32_t units) const;
+  [[nodiscard]] Run run_at(davit::alloc::SpanId first, uint32_t units) const;
+  davit::alloc::SpanId back(const Run& run, uint32_t units);
   davit::alloc::SpanId grow(uint32_t units, uint64_t ceiling);
   [[nodiscard]] uint64_t range_bytes_for(uint64_t bytes) const;
   davit::alloc::Range* add_range(uint64_t wanted, uint64_t least);
-  bool stays_whole(davit::alloc::SpanId id, uint32_t units);
   // The hooks and the trim between the first attempt and the last.
   DvtCode recover(uint32_t units, davit::alloc::SpanId* found);
+
   uint64_t trim_bytes(uint64_t most_bytes);
-  uint64_t trim_range(size_t index, uint64_t most_bytes);
-  [[nodiscard]] const char* owner_name(uint32_t owner) const;
+  uint64_t trim_whole_range(size_t index);
+  uint64_t trim_pages(size_t index, uint64_t most_bytes);
+  uint64_t trim_span(davit::alloc::SpanId id, uint64_t most_bytes);
+  [[nodiscard]] bool is_backed(uint64_t address, uint64_t bytes);
+
   void count_holes(const davit::alloc::Range& range, DvtAllocatorStatistics* out) const;
+  [[nodiscard]] const char* owner_name(uint32_t owner) const;
   [[nodiscard]] bool range_is_valid(const davit::alloc::Range& range, uint64_t* live,
-                                    size_t* spans) const;
+                                    uint64_t* backed, size_t* spans) const;
 
   davit::alloc::MetadataMemory memory_;
   davit::alloc::SpanHeap heap_;
@@ -89,7 +99,7 @@ struct DvtAllocator {
   DvtAllocatorHooks hooks_;
   uint64_t alignment_;
   uint64_t reserve_bytes_;
-  uint64_t segment_bytes_;
+  uint64_t segment_bytes_;  // A power of two, and a multiple of the source's pages.
   uint64_t limit_bytes_;
   uint64_t watermark_bytes_;
   bool keeps_whole_;  // Ranges of the source are worth keeping whole: it does not commit.

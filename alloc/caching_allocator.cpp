@@ -134,12 +134,12 @@ DvtCode dvt_allocator_release(DvtAllocator* allocator, uint64_t id) {
 }
 
 DvtCode dvt_allocator_malloc(DvtAllocator* allocator, uint64_t bytes, uint32_t owner, void** out) {
-  if (!allocator->table().prepare_insert(allocator->heap())) return DVT_OUT_OF_MEMORY;
+  if (!allocator->table().prepare_insert()) return DVT_OUT_OF_MEMORY;
   SpanId id = 0;
   const DvtCode code = allocator->acquire(bytes, owner, &id);
   if (code != DVT_OK) return code;
-  allocator->table().insert(allocator->heap(), id);
   *out = allocator->heap().pointer(id);
+  allocator->table().insert(reinterpret_cast<uint64_t>(*out), id);
   return DVT_OK;
 }
 

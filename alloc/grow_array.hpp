@@ -67,6 +67,9 @@ class GrowArray {
     return true;
   }
   // Precondition: reserve(size() + 1) has succeeded.
+  void push_back_reserved(const T& value) { data_[size_++] = value; }
+  T pop_back() { return data_[--size_]; }
+  // Precondition: reserve(size() + 1) has succeeded.
   void insert(size_t index, const T& value) {
     std::memmove(data_ + index + 1, data_ + index, (size_ - index) * sizeof(T));
     data_[index] = value;

@@ -5,13 +5,12 @@
 
 #include "alloc/allocator.hpp"
 
+using davit::alloc::ClassSet;
 using davit::alloc::GrowArray;
-using davit::alloc::kCold;
+
 using davit::alloc::kLive;
 using davit::alloc::kParked;
-using davit::alloc::kSizeClasses;
 using davit::alloc::Range;
-using davit::alloc::size_class;
 using davit::alloc::Span;
 using davit::alloc::SpanId;
 
@@ -33,19 +32,18 @@ void DvtAllocator::statistics(DvtAllocatorStatistics* out) const {
   for (size_t i = 0; i < ranges_.size(); ++i) count_holes(ranges_[i], out);
 }
 
-// A hole is free memory between two live blocks: one span, or several while one of them is parked.
+// A hole is a piece of backed free memory: one warm span, or several while one of them is parked.
 void DvtAllocator::count_holes(const Range& range, DvtAllocatorStatistics* out) const {
   uint64_t begin = range.base;
   uint64_t end = range.base;
   const auto close = [&] {
     if (end == begin) return;
     ++out->free_spans;
-    out->largest_hole_bytes =
-        std::max(out->largest_hole_bytes, ranges_.longest_backed(range, begin, end - begin));
+    out->largest_hole_bytes = std::max(out->largest_hole_bytes, end - begin);
   };
   for (SpanId id = range.first_span; id != 0; id = heap_[id].next) {
     const Span& span = heap_[id];
-    if (!span.is_free()) {
+    if (!span.is_free() || span.is_cold()) {
       close();
       begin = span.address + uint64_t{span.units} * alignment_;
     }
@@ -168,43 +166,48 @@ void DvtAllocator::explain(uint64_t bytes, uint32_t owner, DvtError* out) const 
   }
 }
 
-// A range is a chain of spans without gaps, cold ones aside backed everywhere.
-bool DvtAllocator::range_is_valid(const Range& range, uint64_t* live, size_t* spans) const {
+// A range is a chain of spans without gaps, of which no two neighbours could be one.
+bool DvtAllocator::range_is_valid(const Range& range, uint64_t* live, uint64_t* backed,
+                                  size_t* spans) const {
   uint64_t at = range.base;
   SpanId previous = 0;
-  bool free_before = false;
   for (SpanId id = range.first_span; id != 0; id = heap_[id].next) {
     const Span& span = heap_[id];
     const uint64_t bytes = uint64_t{span.units} * alignment_;
     if (span.address != at || span.previous != previous || span.units == 0) return false;
-    const bool listed = span.is_listed();
-    if (!listed && span.kind != kLive && span.kind != kParked) return false;
-    if (listed && (free_before || span.kind != size_class(span.units))) return false;
-    const bool cold = listed && (span.flags & kCold) != 0;
-    if (!cold && ranges_.unbacked_bytes(range, span.address, bytes) != 0) return false;
+    if (span.is_cold()) {
+      if (heap_[previous].is_cold()) return false;
+      if (at % segment_bytes_ != range.base % segment_bytes_ || bytes % segment_bytes_ != 0)
+        return false;
+    } else if (span.is_warm()) {
+      if (span.kind != heap_.warm_kind(id) || heap_[previous].is_warm()) return false;
+    } else if (span.kind != kLive && span.kind != kParked) {
+      return false;
+    }
     if (span.kind == kLive) *live += bytes;
+    if (!span.is_cold()) *backed += bytes;
     ++*spans;
     at += bytes;
     previous = id;
-    free_before = listed;
   }
   return at == range.base + range.bytes;
 }
 
 bool DvtAllocator::is_valid() const {
   uint64_t live = 0;
+  uint64_t backed = 0;
   size_t in_ranges = 0;
   for (size_t i = 0; i < ranges_.size(); ++i) {
-    if (!range_is_valid(ranges_[i], &live, &in_ranges)) return false;
+    if (!range_is_valid(ranges_[i], &live, &backed, &in_ranges)) return false;
   }
-  if (live != heap_.live_bytes() || ranges_.reserved_bytes() < live) return false;
-  size_t known = 1;  // Span 0.
+  if (live != heap_.live_bytes() || ranges_.reserved_bytes() != backed) return false;
+  size_t known = 0;
   for (SpanId id = 1; id < heap_.id_count(); ++id) {
     if (heap_[id].kind != davit::alloc::kUnused) ++known;
   }
-  if (known != in_ranges + 1) return false;
-  for (uint32_t kind = 0; kind < kSizeClasses; ++kind) {
-    const SpanId head = heap_.head(kind);
+  if (known != in_ranges) return false;
+  for (uint32_t kind = 0; kind < ClassSet::kCapacity; ++kind) {
+    const SpanId head = heap_.first_of(kind);
     if (heap_.classes().contains(kind) != (head != 0)) return false;
     SpanId previous = 0;
     for (SpanId id = head; id != 0; id = heap_[id].list_next) {

@@ -1,15 +1,18 @@
 // span_heap.hpp: cuts spans out of ranges and puts them together again.
 //
-// A range is a doubly linked chain of spans in address order; no two neighbours are both free. Free
-// spans are also in the list of their size class. One span, the one freed last, may be parked:
-// free, but neither merged nor listed yet. The next request of its very size takes it as it is, and
-// any other operation first puts it away, so that parking changes no decision.
+// A range is a doubly linked chain of spans in address order. A free span is warm, that is backed
+// by memory, or cold, that is address space only. No two neighbours are both warm, or both cold.
+// Every free span is in the list of its class; lists are in address order, so that memory fills
+// from the bottom.
 //
-//            take                       release
-//   Free ------------> Live ---------------------------> Parked
-//    ^                  ^                                  | |
-//    |                  +---------- take, same size -------+ |
-//    +------------------------- settle: merge, list ---------+
+// One span, the one freed last, may be parked: free, but neither merged nor listed yet. The next
+// request of its very size takes it as it is, and any other operation first settles it, so that
+// parking changes no decision.
+//
+//   Cold <--cool-- Warm ---take--> Live ---release--> Parked
+//     |             ^               ^                   | |
+//     +----warm-----+               +-take, same size---+ |
+//                   +-------- settle: merge, list --------+
 //
 // Threads  Those of the allocator.
 // Trust    Ids come from this heap; live() checks those that come from outside.
@@ -17,7 +20,6 @@
 #pragma once
 
 #include <array>
-#include <cassert>
 #include <cstdint>
 
 #include "alloc/grow_array.hpp"
@@ -27,29 +29,26 @@ namespace davit::alloc {
 
 using SpanId = uint32_t;  // 0: none.
 
-// Kinds of spans, in place of a size class.
+// What a span is: below ClassSet::kCapacity, warm and in that class; or one of these.
+inline constexpr uint16_t kCold = 0xFFFC;
 inline constexpr uint16_t kParked = 0xFFFD;
 inline constexpr uint16_t kUnused = 0xFFFE;
 inline constexpr uint16_t kLive = 0xFFFF;
 
-enum SpanFlags : uint8_t {
-  kCold = 1,  // Free, and perhaps not backed by memory everywhere.
-};
-
-//   0         8       12         16     20          24              28     30      31
-//   | address | units | previous | next | list_next | list_previous | kind | flags | generation |
+//   0         8       12         16     20          24              28     30           32
+//   | address | units | previous | next | list_next | list_previous | kind | generation |
 struct Span {
   uint64_t address;
   uint32_t units;
   SpanId previous;  // Neighbours in the range; 0: none.
   SpanId next;
-  uint32_t list_next;  // Free: in the list of its class. Live: the owner. Unused: next unused id.
+  uint32_t list_next;  // Free: in the list of its class or all cold ones. Live: the owner.
   SpanId list_previous;
-  uint16_t kind;  // Class of a free span, or one of the above.
-  uint8_t flags;
-  uint8_t generation;  // Changes with every release, so that an id kept too long is recognised.
+  uint16_t kind;
+  uint16_t generation;  // Changes with every release, so that an id kept too long is recognised.
 
-  [[nodiscard]] bool is_listed() const { return kind < kSizeClasses; }
+  [[nodiscard]] bool is_warm() const { return kind < ClassSet::kCapacity; }
+  [[nodiscard]] bool is_cold() const { return kind == kCold; }
   [[nodiscard]] bool is_free() const { return kind <= kParked; }
   [[nodiscard]] bool is_whole_range() const { return previous == 0 && next == 0; }
 };
@@ -58,8 +57,9 @@ static_assert(sizeof(Span) == 32, "two to a cache line");
 class SpanHeap {
  public:
   // Units are 1 << unit_shift bytes.
-  SpanHeap(MetadataMemory& memory, uint32_t unit_shift) : spans_(memory), shift_(unit_shift) {
-    heads_.fill(0);
+  SpanHeap(MetadataMemory& memory, uint32_t unit_shift)
+      : spans_(memory), unused_(memory), shift_(unit_shift) {
+    heads_.fill(kNil);
   }
   // Makes span 0, the neighbour of every first and last span. False: no host memory.
   [[nodiscard]] bool init();
@@ -78,38 +78,26 @@ class SpanHeap {
     settle(id);
     return 0;
   }
-  // The free span that fits best, or 0. Nothing is parked.
+  // A warm span, or 0 when it takes a search(): the first of the request's own class if it fits,
+  // else the first of the next class that is not empty. Firsts are low, and a span that cold memory
+  // follows comes last, since it can grow: docs/memory.md has what other rules cost.
   [[nodiscard]] SpanId find(uint32_t units) const {
     const uint32_t wanted = size_class(units);
-    uint32_t found = classes_.first_from(wanted);
-    if (found == wanted) {
-      const SpanId id = best_of(heads_[found], units);
-      if (id != 0) return id;
-      found = classes_.first_from(wanted + 1);
-    }
-    return found == kSizeClasses ? 0 : best_of(heads_[found], units);
+    const SpanId above = heads_[classes_.next_after(wanted)];
+    const SpanId own = heads_[wanted];
+    const SpanId found = spans_[own].units >= units ? own : above;
+    return spans_[found].units >= units ? found : kNil;
   }
-  // True when take() will not lack metadata.
-  [[nodiscard]] bool prepare_take() { return unused_ != 0 || add_unused(); }
-  // Makes the first `units` of a listed span live. Precondition: prepare_take().
+  // Looks at all spans of the class, too.
+  [[nodiscard]] SpanId search(uint32_t units) const;
+  // True when the next `count` spans will not lack metadata.
+  [[nodiscard]] bool prepare(int count) {
+    return static_cast<size_t>(count) <= unused_.size() || add_unused(count);
+  }
+  // Makes the first `units` of a warm span live. Precondition: prepare(1).
   void take(SpanId id, uint32_t units, uint32_t owner) {
     unlist(id);
-    Span& span = spans_[id];
-    const uint32_t rest = span.units - units;
-    if (rest > 0) {
-      const SpanId other = pop_unused();
-      Span& tail = spans_[other];
-      tail.address = span.address + (uint64_t{units} << shift_);
-      tail.units = rest;
-      tail.previous = id;
-      tail.next = span.next;
-      tail.flags = span.flags;
-      spans_[span.next].previous = other;
-      span.next = other;
-      span.units = units;
-      list(other);
-    }
-    span.flags = 0;
+    if (spans_[id].units > units) list(cut(id, units));
     occupy(id, owner);
   }
 
@@ -118,15 +106,15 @@ class SpanHeap {
   // The live span of an outside id, or 0.
   [[nodiscard]] SpanId live(uint64_t outside) const {
     const auto id = static_cast<uint32_t>(outside);
-    if (id == 0 || id >= spans_.size()) return 0;
+    if (id >= spans_.size()) return 0;
     const Span& span = spans_[id];
     return span.kind == kLive && span.generation == outside >> 32 ? id : 0;
   }
-  [[nodiscard]] void* pointer(SpanId id) const {
-    return reinterpret_cast<void*>(spans_[id].address);  // NOLINT(performance-no-int-to-ptr)
-  }
   [[nodiscard]] uint64_t outside(SpanId id) const {
     return uint64_t{spans_[id].generation} << 32 | id;
+  }
+  [[nodiscard]] void* pointer(SpanId id) const {
+    return reinterpret_cast<void*>(spans_[id].address);  // NOLINT(performance-no-int-to-ptr)
   }
   // Precondition: id is live.
   void release(SpanId id) {
@@ -144,42 +132,41 @@ class SpanHeap {
     if (id != 0) settle(id);
   }
 
-  // ---- Ranges ----
+  // ---- Ranges and temperature; slow paths ----
 
-  // A new range as one free span; its first span keeps this id for ever. 0: no metadata.
-  [[nodiscard]] SpanId add_range(uint64_t address, uint32_t units, uint8_t flags);
-  // Precondition: the range is one free, listed span.
+  // A new range as one free span; its first span keeps this id for ever. Precondition: prepare(1).
+  [[nodiscard]] SpanId add_range(uint64_t address, uint32_t units, bool cold);
+  // Precondition: the range is one free span.
   void remove_range(SpanId id);
-  void set_flags(SpanId id, uint8_t flags) { spans_[id].flags = flags; }
+  // The first `units` of a cold span are backed now. Returns the warm span that begins there or
+  // before. Precondition: prepare(1).
+  SpanId warm(SpanId id, uint32_t units);
+  // `units` of a warm span, from `offset` on, are not backed any more. Precondition: prepare(2).
+  void cool(SpanId id, uint32_t offset, uint32_t units);
 
   [[nodiscard]] const Span& operator[](SpanId id) const { return spans_[id]; }
+  // The list that a warm span is in, or belongs into.
+  [[nodiscard]] uint32_t warm_kind(SpanId id) const {
+    const Span& span = spans_[id];
+    return spans_[span.next].is_cold() ? kLast : size_class(span.units);
+  }
   [[nodiscard]] uint64_t live_bytes() const { return live_units_ << shift_; }
   [[nodiscard]] uint64_t live_peak_bytes() const { return live_peak_units_ << shift_; }
   void reset_peak() { live_peak_units_ = live_units_; }
   [[nodiscard]] uint32_t shift() const { return shift_; }
   [[nodiscard]] size_t id_count() const { return spans_.size(); }
-  [[nodiscard]] SpanId head(uint32_t size_class) const { return heads_[size_class]; }
+  [[nodiscard]] SpanId first_of(uint32_t kind) const { return heads_[kind]; }
+  [[nodiscard]] SpanId first_cold() const { return first_cold_; }
   [[nodiscard]] const ClassSet& classes() const { return classes_; }
 
  private:
-  // How far the best fit is looked for within a class. Any span of a class fits to 3 %.
-  static constexpr int kProbes = 8;
+  // The class of warm spans that a cold one follows.
+  static constexpr uint32_t kLast = ClassSet::kCapacity - 1;
+  static_assert(kSizeClasses <= kLast);
 
-  // The smallest of the first kProbes spans of a list that has `units`; of equals the first.
-  [[nodiscard]] SpanId best_of(SpanId id, uint32_t units) const {
-    SpanId best = 0;
-    uint32_t best_units = UINT32_MAX;
-    for (int probe = 0; id != 0 && probe < kProbes; ++probe) {
-      const Span& span = spans_[id];
-      if (span.units == units) return id;
-      if (span.units > units && span.units < best_units) {
-        best = id;
-        best_units = span.units;
-      }
-      id = span.list_next;
-    }
-    return best;
-  }
+  // What 0 means: no neighbour, no list element. This span fits nothing, lies above everything, and
+  // may be written to, which saves branches that nobody can predict.
+  static constexpr SpanId kNil = 0;
 
   void occupy(SpanId id, uint32_t owner) {
     Span& span = spans_[id];
@@ -189,78 +176,103 @@ class SpanHeap {
     if (live_units_ > live_peak_units_) live_peak_units_ = live_units_;
   }
 
+  // Cuts a span in two; returns the second part, which is in no list. Precondition: prepare(1).
+  SpanId cut(SpanId id, uint32_t units) {
+    const SpanId other = pop_unused();
+    Span& span = spans_[id];
+    Span& tail = spans_[other];
+    tail.address = span.address + (uint64_t{units} << shift_);
+    tail.units = span.units - units;
+    tail.previous = id;
+    tail.next = span.next;
+    spans_[span.next].previous = other;
+    span.next = other;
+    span.units = units;
+    return other;
+  }
+  // Takes the next span, which is in no list, into this one.
+  void absorb_next(Span& span, SpanId id) {
+    const SpanId next = span.next;
+    span.units += spans_[next].units;
+    span.next = spans_[next].next;
+    spans_[span.next].previous = id;
+    push_unused(next);
+  }
+
+  // The lower of the span and the first one of its list becomes the first, the other the second.
   void list(SpanId id) {
     Span& span = spans_[id];
-    const uint32_t kind = size_class(span.units);
-    const SpanId head = heads_[kind];
+    const uint32_t kind = warm_kind(id);
     span.kind = static_cast<uint16_t>(kind);
-    span.list_next = head;
-    span.list_previous = 0;
-    if (head != 0) {
-      spans_[head].list_previous = id;
-    } else {
+    const SpanId first = heads_[kind];
+    if (first == kNil) {
+      span.list_previous = kNil;
+      span.list_next = kNil;
+      heads_[kind] = id;
       classes_.insert(kind);
+      return;
     }
-    heads_[kind] = id;
+    // Nobody can predict which is lower, so there is no branch.
+    const SpanId second = spans_[first].list_next;
+    const uint32_t lower = 0U - static_cast<uint32_t>(span.address < spans_[first].address);
+    const SpanId after = (first & lower) | (second & ~lower);
+    span.list_previous = first & ~lower;
+    span.list_next = after;
+    spans_[after].list_previous = id;
+    spans_[first].list_next = (second & lower) | (id & ~lower);
+    heads_[kind] = (id & lower) | (first & ~lower);
   }
   void unlist(SpanId id) {
     const Span& span = spans_[id];
-    if (span.list_next != 0) spans_[span.list_next].list_previous = span.list_previous;
-    if (span.list_previous != 0) {
-      spans_[span.list_previous].list_next = span.list_next;
-    } else {
-      heads_[span.kind] = span.list_next;
-      if (span.list_next == 0) classes_.erase(span.kind);
+    const SpanId next = span.list_next;
+    const SpanId previous = span.list_previous;
+    if ((next | previous) == kNil) {
+      heads_[span.kind] = kNil;
+      classes_.erase(span.kind);
+      return;
     }
+    spans_[next].list_previous = previous;
+    spans_[previous].list_next = next;
+    if (previous == kNil) heads_[span.kind] = next;
   }
 
-  // Merges a span that is free but not listed with its neighbours, and lists the result.
-  void settle(SpanId id) {
+  // Merges a span that is backed, free and in no list with its warm neighbours, and lists the
+  // result.
+  SpanId settle(SpanId id) {
     Span& span = spans_[id];
-    const SpanId next = span.next;
-    if (spans_[next].is_listed()) {
-      unlist(next);
-      span.units += spans_[next].units;
-      span.flags |= spans_[next].flags;
-      span.next = spans_[next].next;
-      spans_[span.next].previous = id;
-      push_unused(next);
+    if (spans_[span.next].is_warm()) {
+      unlist(span.next);
+      absorb_next(span, id);
     }
     const SpanId previous = span.previous;
-    if (spans_[previous].is_listed()) {
+    if (spans_[previous].is_warm()) {
       unlist(previous);
-      Span& front = spans_[previous];
-      front.units += span.units;
-      front.flags |= span.flags;
-      front.next = span.next;
-      spans_[front.next].previous = previous;
-      push_unused(id);
-      list(previous);
-    } else {
-      list(id);
+      absorb_next(spans_[previous], previous);
+      id = previous;
     }
-  }
-
-  SpanId pop_unused() {
-    const SpanId id = unused_;
-    unused_ = spans_[id].list_next;
+    list(id);
     return id;
   }
+
+  SpanId pop_unused() { return unused_.pop_back(); }
+  // Precondition: unused_ has room for all spans.
   void push_unused(SpanId id) {
     spans_[id].kind = kUnused;
-    spans_[id].list_next = unused_;
-    unused_ = id;
+    unused_.push_back_reserved(id);
   }
-  bool add_unused();
+  bool add_unused(int count);
+  void list_cold(SpanId id);
+  void unlist_cold(SpanId id);
 
   GrowArray<Span> spans_;
+  GrowArray<SpanId> unused_;
   uint32_t shift_;
   SpanId parked_ = 0;
-  SpanId unused_ = 0;
   uint64_t live_units_ = 0;
   uint64_t live_peak_units_ = 0;
   ClassSet classes_;
-  std::array<SpanId, kSizeClasses> heads_;
+  SpanId first_cold_ = 0;
+  std::array<SpanId, ClassSet::kCapacity> heads_;
 };
 
 }  // namespace davit::alloc

@@ -24,10 +24,12 @@ std::vector<OperatorDefinition> join_families() {
       channel_normalisation_operators(),
       control_operators(),
       convolution_operators(),
+      deformable_operators(),
       elementwise_operators(),
       group_normalisation_operators(),
       integer_convolution_operators(),
       integer_matrix_operators(),
+      lp_pooling_operators(),
       matrix_operators(),
       movement_operators(),
       normalisation_operators(),
@@ -36,8 +38,11 @@ std::vector<OperatorDefinition> join_families() {
       range_operators(),
       recurrent_operators(),
       reduction_operators(),
+      regions_operators(),
       resize_operators(),
+      sampling_operators(),
       shape_operators(),
+      unpooling_operators(),
   };
   // clang-format on
   std::vector<OperatorDefinition> all;

@@ -16,8 +16,12 @@ namespace davit::ops {
 std::span<const OperatorDefinition> activation_operators();
 std::span<const OperatorDefinition> bitwise_operators();
 std::span<const OperatorDefinition> control_operators();
+std::span<const OperatorDefinition> deformable_operators();
 std::span<const OperatorDefinition> elementwise_operators();
+std::span<const OperatorDefinition> lp_pooling_operators();
 std::span<const OperatorDefinition> movement_operators();
+std::span<const OperatorDefinition> regions_operators();
+std::span<const OperatorDefinition> sampling_operators();
 std::span<const OperatorDefinition> shape_operators();
 std::span<const OperatorDefinition> convolution_operators();
 std::span<const OperatorDefinition> integer_convolution_operators();
@@ -32,5 +36,6 @@ std::span<const OperatorDefinition> reduction_operators();
 std::span<const OperatorDefinition> resize_operators();
 std::span<const OperatorDefinition> group_normalisation_operators();
 std::span<const OperatorDefinition> channel_normalisation_operators();
+std::span<const OperatorDefinition> unpooling_operators();
 
 }  // namespace davit::ops

@@ -6,11 +6,11 @@
 #include "base/checked.hpp"
 #include "ops/defs/common.hpp"
 #include "ops/defs/families.hpp"
+#include "ops/defs/pooling.hpp"
 #include "ops/defs/window.hpp"
 #include "ops/kernels/reduction.h"
 
 namespace davit::ops {
-namespace {
 
 Result<Window> read_pool(const NodeView& node) {
   auto kernel = node.attribute_ints("kernel_shape");
@@ -51,6 +51,33 @@ Status infer_pool(const NodeView& node, std::span<InferredOutput> outputs) {
   return {};
 }
 
+DvtTaskCost cost_pool(const NodeView& node) {
+  const auto taps = checked_elements(node.attribute_ints("kernel_shape")).value_or(1);
+  const uint64_t outputs = element_count(node.output_extents(0));
+  return vector_cost(node, checked_mul(outputs, taps).value_or(UINT64_MAX), 100);
+}
+
+Status infer_global_pool(const NodeView& node, std::span<InferredOutput> outputs) {
+  outputs[0].dtype = node.input_dtype(0);
+  const ir::Shape* x = node.input_shape(0);
+  if (x == nullptr) return {};
+  if (x->size() < 3 || x->size() > DVT_MAX_RANK) {
+    return mismatch(node, "X must have a batch, a channel and spatial dims", "rank 3 to 8",
+                    "rank " + std::to_string(x->size()));
+  }
+  ir::Shape shape(x->size(), ir::Dim(1));
+  shape[0] = (*x)[0];
+  shape[1] = (*x)[1];
+  outputs[0].shape = std::move(shape);
+  return {};
+}
+
+DvtTaskCost cost_global_pool(const NodeView& node) {
+  return vector_cost(node, element_count(node.input_extents(0)), 100);
+}
+
+namespace {
+
 Result<Recipe> recipe_pool(const NodeView& node, std::string_view base) {
   auto kernel = require_kernel(node, base, node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
@@ -73,28 +100,7 @@ Result<Recipe> recipe_average_pool(const NodeView& node) {
   return recipe_pool(node, "AveragePool");
 }
 
-DvtTaskCost cost_pool(const NodeView& node) {
-  const auto taps = checked_elements(node.attribute_ints("kernel_shape")).value_or(1);
-  const uint64_t outputs = element_count(node.output_extents(0));
-  return vector_cost(node, checked_mul(outputs, taps).value_or(UINT64_MAX), 100);
-}
-
 // ---- Global pools -----------------------------------------------------------------------------
-
-Status infer_global(const NodeView& node, std::span<InferredOutput> outputs) {
-  outputs[0].dtype = node.input_dtype(0);
-  const ir::Shape* x = node.input_shape(0);
-  if (x == nullptr) return {};
-  if (x->size() < 3 || x->size() > DVT_MAX_RANK) {
-    return mismatch(node, "X must have a batch, a channel and spatial dims", "rank 3 to 8",
-                    "rank " + std::to_string(x->size()));
-  }
-  ir::Shape shape(x->size(), ir::Dim(1));
-  shape[0] = (*x)[0];
-  shape[1] = (*x)[1];
-  outputs[0].shape = std::move(shape);
-  return {};
-}
 
 Result<Recipe> recipe_global(const NodeView& node, DvtReduceOp op) {
   auto kernel = require_kernel(node, "Reduce", node.input_dtype(0));
@@ -110,10 +116,6 @@ Result<Recipe> recipe_global_average(const NodeView& node) {
 }
 Result<Recipe> recipe_global_max(const NodeView& node) {
   return recipe_global(node, DVT_REDUCE_MAX);
-}
-
-DvtTaskCost cost_global(const NodeView& node) {
-  return vector_cost(node, element_count(node.input_extents(0)), 100);
 }
 
 constexpr OperatorDefinition max_pool(int64_t since, int64_t until, uint32_t output_max) {
@@ -134,10 +136,10 @@ constexpr std::array kOperators = {
     average_pool(10, 10),
     average_pool(11, 18),
     average_pool(19, INT64_MAX),
-    OperatorDefinition{"", "GlobalAveragePool", 1, INT64_MAX, 1, 1, 1, 1, infer_global,
-                       recipe_global_average, cost_global},
-    OperatorDefinition{"", "GlobalMaxPool", 1, INT64_MAX, 1, 1, 1, 1, infer_global,
-                       recipe_global_max, cost_global},
+    OperatorDefinition{"", "GlobalAveragePool", 1, INT64_MAX, 1, 1, 1, 1, infer_global_pool,
+                       recipe_global_average, cost_global_pool},
+    OperatorDefinition{"", "GlobalMaxPool", 1, INT64_MAX, 1, 1, 1, 1, infer_global_pool,
+                       recipe_global_max, cost_global_pool},
 };
 
 }  // namespace

@@ -23,12 +23,14 @@ DvtKernelTable dvt_kernels_alias(void); /* Identity Reshape Flatten Squeeze Unsq
 DvtKernelTable dvt_kernels_bitwise(void); /* BitShift BitwiseAnd ... */
 DvtKernelTable dvt_kernels_channel_normalisation(void); /* LRN LpNormalization Hardmax ... */
 DvtKernelTable dvt_kernels_convolution(void); /* Conv ConvTranspose */
+DvtKernelTable dvt_kernels_deformable(void); /* DeformConv */
 DvtKernelTable dvt_kernels_elementwise(void); /* Add Equal Relu HardSigmoid Sqrt Clip Cast ... */
 DvtKernelTable dvt_kernels_fill(void); /* Fill Shape Size */
 DvtKernelTable dvt_kernels_gather(void); /* Gather */
 DvtKernelTable dvt_kernels_group_normalisation(void); /* LayerNormalization GroupNormalization ... */
 DvtKernelTable dvt_kernels_integer_convolution(void); /* ConvInteger QLinearConv */
 DvtKernelTable dvt_kernels_integer_matrix(void); /* MatMulInteger QLinearMatMul */
+DvtKernelTable dvt_kernels_lp_pooling(void); /* LpPool GlobalLpPool */
 DvtKernelTable dvt_kernels_matrix(void); /* MatMul Gemm */
 DvtKernelTable dvt_kernels_movement(void); /* Copy Concat Split Transpose Slice Pad Expand Tile */
 DvtKernelTable dvt_kernels_normalisation(void); /* BatchNormalization Softmax */
@@ -37,10 +39,11 @@ DvtKernelTable dvt_kernels_quantisation(void); /* QuantizeLinear ... */
 DvtKernelTable dvt_kernels_range(void); /* Range */
 DvtKernelTable dvt_kernels_recurrent(void); /* LSTM GRU RNN */
 DvtKernelTable dvt_kernels_reduction(void); /* ReduceMean ... */
+DvtKernelTable dvt_kernels_regions(void); /* RoiAlign MaxRoiPool */
 DvtKernelTable dvt_kernels_resize(void); /* Resize */
+DvtKernelTable dvt_kernels_sampling(void); /* GridSample AffineGrid */
+DvtKernelTable dvt_kernels_unpooling(void); /* MaxUnpool */
 /* clang-format on */
-DvtKernelTable dvt_kernels_group_normalisation(
-    void); /* LayerNormalization GroupNormalization ... */
 
 #ifdef __cplusplus
 }

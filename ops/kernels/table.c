@@ -19,12 +19,14 @@ static void join(void) {
       dvt_kernels_bitwise(),
       dvt_kernels_channel_normalisation(),
       dvt_kernels_convolution(),
+      dvt_kernels_deformable(),
       dvt_kernels_elementwise(),
       dvt_kernels_fill(),
       dvt_kernels_gather(),
       dvt_kernels_group_normalisation(),
       dvt_kernels_integer_convolution(),
       dvt_kernels_integer_matrix(),
+      dvt_kernels_lp_pooling(),
       dvt_kernels_matrix(),
       dvt_kernels_movement(),
       dvt_kernels_normalisation(),
@@ -33,7 +35,10 @@ static void join(void) {
       dvt_kernels_range(),
       dvt_kernels_recurrent(),
       dvt_kernels_reduction(),
+      dvt_kernels_regions(),
       dvt_kernels_resize(),
+      dvt_kernels_sampling(),
+      dvt_kernels_unpooling(),
       /* clang-format on */
   };
   for (size_t i = 0; i < sizeof families / sizeof families[0]; ++i) {
