@@ -9,9 +9,11 @@
 #include "base/dtype.hpp"
 #include "davit/davit.h"
 #include "ir/onnx/import.hpp"
+#include "ir/onnx/standard_functions.hpp"
 #include "ir/passes/passes.hpp"
 #include "ir/verify.hpp"
 #include "lowering/lower.hpp"
+#include "ops/definition.hpp"
 
 namespace davit::compiler {
 namespace {
@@ -108,6 +110,31 @@ uint32_t count_nodes(const ir::Module& module) {
   return count;
 }
 
+bool is_unsupported(const ir::Module& module, ir::NodeId node) {
+  return ops::find_operator(module, node) == nullptr;
+}
+
+bool has_unsupported(const ir::Module& module) {
+  for (uint32_t i = 0; i < module.node_count(); ++i) {
+    if (module.node_alive(ir::NodeId(i)) && is_unsupported(module, ir::NodeId(i))) return true;
+  }
+  return false;
+}
+
+// Operators that Davit does not have become what the standard says they are made of. Bodies depend
+// on element types, and contain functions in turn; the standard has two levels of them.
+Status expand_functions(ir::Module& module) {
+  constexpr int kLevelsMax = 8;
+  for (int level = 0; level < kLevelsMax && has_unsupported(module); ++level) {
+    // What is wrong with the model is said by the passes, after what is not supported.
+    if (!passes::infer_shapes(module).ok()) return {};
+    auto expanded = onnx_import::expand_standard_functions(module, is_unsupported);
+    if (!expanded.ok()) return std::move(expanded.status());
+    if (*expanded == 0) return {};
+  }
+  return {};
+}
+
 Status prepare_module(ir::Module& module, const CompileOptions& options, Stages& stages,
                       CompileReport& report) {
   stages.start("bind shapes");
@@ -118,6 +145,7 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   if (status.ok()) {
     status = passes::bind_shapes(module, {.shapes = options.shapes, .symbols = options.symbols});
   }
+  if (status.ok()) status = expand_functions(module);
   if (!status.ok()) return status;
   stages.start("passes");
   if (options.on_pass) {

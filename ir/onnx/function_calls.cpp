@@ -202,10 +202,7 @@ Status GraphReader::expand_node(ir::NodeId node, const onnx::NodeProto& call,
   for (size_t i = 0; i < output_values.size(); ++i) {
     if (output_values[i] != ir::kNoValue) module_.set_output(node, uint32_t(i), ir::kNoValue);
   }
-  std::string name(module_.node_name(node));
-  if (name.empty()) {
-    name = std::string(module_.op(node)) + "_" + std::to_string(ir::index_of(node));
-  }
+  const std::string name = module_.local_name(node);
   const Scope scope{module_.node_graph(node), nullptr, {}};
   Status status =
       expand({scope, module_.node_path(node), name, input_values, output_values}, call, function);

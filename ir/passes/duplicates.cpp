@@ -84,6 +84,7 @@ std::string key_of(const ir::Module& module, NodeId node) {
   Key key;
   key.add(module.domain(node));
   key.add(module.op(node));
+  key.add(module.opset_version(node));  // The body of a function may have its own.
   std::vector<int64_t> inputs;
   for (const ValueId value : module.inputs(node)) inputs.push_back(index_of(value));
   while (!inputs.empty() && inputs.back() == int64_t(index_of(kNoValue))) inputs.pop_back();

@@ -1,10 +1,14 @@
-// Calls of a model's own functions become their bodies.
+// Calls of a model's own functions, and of those of the standard, become their bodies.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "ir/module.hpp"
+#include "ir/onnx/standard_functions.hpp"
+#include "ir/passes/passes.hpp"
 #include "ir/text.hpp"
+#include "ir/verify.hpp"
 #include "tests/ir/proto_builder.hpp"
 
 using namespace davit;
@@ -291,4 +295,67 @@ TEST_CASE("functions: chains and floods of calls end in an error") {
   fine = chain;
   fine.mutable_graph()->mutable_node(0)->set_op_type("F20");
   CHECK(import_error(fine) == "ok");
+}
+
+namespace {
+
+// The module after inference and one expansion of all operators named.
+std::string expanded(const std::string& body, std::initializer_list<const char*> operators,
+                     uint32_t replaced, int opset = 13) {
+  auto module = ir::parse_text("davit-ir 1\nsource \"\" \"\"\nopset \"\" " + std::to_string(opset) +
+                               "\ngraph \"g\" {\n" + body + "\n}\n");
+  REQUIRE_MESSAGE(module.ok(), module.status().to_string());
+  REQUIRE(passes::infer_shapes(*module).ok());
+  const auto count =
+      onnx_import::expand_standard_functions(*module, [&](const ir::Module& m, ir::NodeId node) {
+        return std::find(operators.begin(), operators.end(), m.op(node)) != operators.end();
+      });
+  if (!count.ok()) return count.status().to_string();
+  CHECK(*count == replaced);
+  const Status verified = ir::verify(*module);
+  CHECK_MESSAGE(verified.ok(), verified.to_string());
+  return ir::print_text(*module);
+}
+
+}  // namespace
+
+TEST_CASE("operators that the standard defines by a body become that body") {
+  const std::string loss =
+      "input %x: f32[N, 5]\ninput %t: i64[N]\n"
+      "(%e) = Exp (%x)\n"  // Its type is known by inference only.
+      "(%y: f32[]) = NegativeLogLikelihoodLoss \"loss\" (%e, %t) {reduction = string \"sum\"}\n"
+      "output (%y)";
+  // The body keeps its own opset, and the output its name, type and place.
+  const std::string text = expanded(loss, {"NegativeLogLikelihoodLoss"}, 1, 18);
+  CHECK(has(text, "GatherElements opset 13 \"loss/"));
+  CHECK(has(text, "const %loss/axes: i64[1] = {1}"));
+  CHECK(has(text, "(%y: f32[]) = ReduceSum opset 13 \"loss/"));
+  CHECK(has(text, "output (%y)"));
+  CHECK(!has(text, "NegativeLogLikelihoodLoss"));
+  // A body of functions: the second level is expanded by the next call.
+  const std::string entropy = expanded(
+      "input %x: f32[N, 5]\ninput %t: i64[N]\n"
+      "(%y, %p) = SoftmaxCrossEntropyLoss \"loss\" (%x, %t) {ignore_index = int 3}\n"
+      "output (%y, %p)",
+      {"SoftmaxCrossEntropyLoss"}, 1);
+  CHECK(has(entropy, "(%y) = NegativeLogLikelihoodLoss opset 13 \"loss/"));
+  CHECK(has(entropy, "ignore_index = int 3"));
+  CHECK(has(entropy, "reduction = string \"mean\""));  // The schema's default.
+  CHECK(has(entropy, "(%p) = Identity opset 13 \"loss/"));
+}
+
+TEST_CASE("operators without a usable body stay") {
+  const std::string unknown =
+      "input %x\ninput %t: i64[4]\n"
+      "(%y) = NegativeLogLikelihoodLoss \"loss\" (%x, %t)\n(%z) = Foo \"\" (%x)\n"
+      "(%r) = Relu \"\" (%x)\noutput (%y, %z, %r)";
+  const std::string text = expanded(unknown, {"NegativeLogLikelihoodLoss", "Foo", "Relu"}, 0);
+  CHECK(has(text, "NegativeLogLikelihoodLoss \"loss\""));
+  CHECK(has(text, "Foo"));
+  CHECK(has(text, "Relu"));
+  // More operands than the operator has.
+  CHECK(has(expanded("input %x: f32[2, 3]\ninput %t: i64[2]\n"
+                     "(%y) = NegativeLogLikelihoodLoss \"n\" (%x, %t, %x, %x)\noutput (%y)",
+                     {"NegativeLogLikelihoodLoss"}, 1),
+            "n: the call has more inputs than function"));
 }
