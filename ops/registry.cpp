@@ -27,6 +27,7 @@ std::vector<OperatorDefinition> join_families() {
       deformable_operators(),
       elementwise_operators(),
       group_normalisation_operators(),
+      integer_convolution_operators(),
       integer_matrix_operators(),
       lp_pooling_operators(),
       matrix_operators(),

@@ -1,5 +1,5 @@
 // Conv and ConvTranspose.
-#include "ops/kernels/convolution.h"
+#include "ops/defs/convolution.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,10 +12,12 @@
 namespace davit::ops {
 namespace {
 
+constexpr ConvInputs kConvInputs = {.x = 0, .w = 1, .b = 2};
+
 // Kernel extents from W's shape, or from kernel_shape while W is unknown; both must agree.
-Result<std::optional<std::vector<int64_t>>> kernel_extents(const NodeView& node) {
+Result<std::optional<std::vector<int64_t>>> kernel_extents(const NodeView& node,
+                                                           const ir::Shape* w) {
   std::vector<int64_t> stated = node.attribute_ints("kernel_shape");
-  const ir::Shape* w = node.input_shape(1);
   if (w == nullptr || w->size() < 2) {
     if (stated.empty()) return std::optional<std::vector<int64_t>>();
     return std::optional(std::move(stated));
@@ -33,9 +35,7 @@ Result<std::optional<std::vector<int64_t>>> kernel_extents(const NodeView& node)
 }
 
 // Ranks of X and W and, where known, the spatial rank they imply.
-Status check_ranks(const NodeView& node) {
-  const ir::Shape* x = node.input_shape(0);
-  const ir::Shape* w = node.input_shape(1);
+Status check_ranks(const NodeView& node, const ir::Shape* x, const ir::Shape* w) {
   for (const ir::Shape* shape : {x, w}) {
     if (shape == nullptr) continue;
     Status status = check_spatial_rank(node, shape->size());
@@ -51,20 +51,22 @@ Status check_ranks(const NodeView& node) {
 Status check_common(const NodeView& node, std::span<InferredOutput> outputs) {
   Status status = same_dtype(node, 0, 1);
   if (status.ok() && node.has_input(2)) status = same_dtype(node, 0, 2);
-  if (status.ok()) status = check_ranks(node);
   if (!status.ok()) return status;
-  if (node.attribute_int("group", 1) < 1) {
-    return mismatch(node, "attribute group is out of range", "at least 1",
-                    std::to_string(node.attribute_int("group", 1)));
-  }
   const DvtDType dtype = node.input_dtype(0);
   outputs[0].dtype = dtype != DVT_DTYPE_NONE ? dtype : node.input_dtype(1);
   return {};
 }
 
+Status check_geometry(const NodeView& node, const ir::Shape* x, const ir::Shape* w) {
+  if (node.attribute_int("group", 1) < 1) {
+    return mismatch(node, "attribute group is out of range", "at least 1",
+                    std::to_string(node.attribute_int("group", 1)));
+  }
+  return check_ranks(node, x, w);
+}
+
 // B holds one value per output channel.
-Status check_bias(const NodeView& node, ir::Dim channels) {
-  const ir::Shape* b = node.input_shape(2);
+Status check_bias(const NodeView& node, const ir::Shape* b, ir::Dim channels) {
   if (b == nullptr ||
       (b->size() == 1 && (!(*b)[0].is_known() || !channels.is_known() || (*b)[0] == channels))) {
     return {};
@@ -92,15 +94,17 @@ Status check_groups(const NodeView& node, ir::Dim in_channels, ir::Dim per_group
                   std::to_string(in_channels.extent()));
 }
 
-Status infer_conv(const NodeView& node, std::span<InferredOutput> outputs) {
-  Status status = check_common(node, outputs);
+}  // namespace
+
+Status infer_convolution(const NodeView& node, ConvInputs inputs,
+                         std::optional<ir::Shape>& inferred) {
+  const ir::Shape* x = node.input_shape(inputs.x);
+  const ir::Shape* w = node.input_shape(inputs.w);
+  Status status = check_geometry(node, x, w);
+  if (status.ok()) status = check_groups(node, dim_of(x, 1), dim_of(w, 1), dim_of(w, 0));
+  if (status.ok()) status = check_bias(node, node.input_shape(inputs.b), dim_of(w, 0));
   if (!status.ok()) return status;
-  const ir::Shape* x = node.input_shape(0);
-  const ir::Shape* w = node.input_shape(1);
-  status = check_groups(node, dim_of(x, 1), dim_of(w, 1), dim_of(w, 0));
-  if (status.ok()) status = check_bias(node, dim_of(w, 0));
-  if (!status.ok()) return status;
-  auto kernel = kernel_extents(node);
+  auto kernel = kernel_extents(node, w);
   if (!kernel.ok()) return std::move(kernel.status());
   if (x == nullptr && w == nullptr) return {};
   const size_t rank = x != nullptr ? x->size() : w->size();
@@ -120,33 +124,48 @@ Status infer_conv(const NodeView& node, std::span<InferredOutput> outputs) {
       shape[i + 2] = *out;
     }
   }
-  outputs[0].shape = std::move(shape);
+  inferred = std::move(shape);
   return {};
 }
 
+namespace {
+
+Status infer_conv(const NodeView& node, std::span<InferredOutput> outputs) {
+  Status status = check_common(node, outputs);
+  return status.ok() ? infer_convolution(node, kConvInputs, outputs[0].shape) : std::move(status);
+}
+
 // The kernel's extents, or DVT_UNSUPPORTED: then not even W's rank is known.
-Result<size_t> spatial_rank(const NodeView& node) {
-  auto kernel = kernel_extents(node);
+Result<size_t> spatial_rank(const NodeView& node, const ir::Shape* x, const ir::Shape* w) {
+  auto kernel = kernel_extents(node, w);
   if (!kernel.ok()) return std::move(kernel.status());
   if (*kernel) return (*kernel)->size();
-  for (const uint32_t input : {1U, 0U}) {
-    const ir::Shape* shape = node.input_shape(input);
+  for (const ir::Shape* shape : {w, x}) {
     if (shape != nullptr && shape->size() > 2) return shape->size() - 2;
   }
   return node.error(DVT_UNSUPPORTED, "the rank of X is not known", DVT_STAGE_LOWER);
 }
 
-Result<Recipe> recipe_conv(const NodeView& node) {
-  auto kernel = require_kernel(node, "Conv", node.input_dtype(0));
-  if (!kernel.ok()) return std::move(kernel.status());
-  auto spatial = spatial_rank(node);
+}  // namespace
+
+Result<DvtConvAttributes> convolution_record(const NodeView& node, ConvInputs inputs) {
+  auto spatial = spatial_rank(node, node.input_shape(inputs.x), node.input_shape(inputs.w));
   if (!spatial.ok()) return std::move(spatial.status());
   // The record does not depend on the kernel's extents.
   auto window = read_window(node, std::vector<int64_t>(*spatial, 1));
   if (!window.ok()) return std::move(window.status());
-  const DvtConvAttributes attributes = {.group = node.attribute_int("group", 1),
-                                        .window = window_attributes(*window)};
-  Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
+  return DvtConvAttributes{.group = node.attribute_int("group", 1),
+                           .window = window_attributes(*window)};
+}
+
+namespace {
+
+Result<Recipe> recipe_conv(const NodeView& node) {
+  auto kernel = require_kernel(node, "Conv", node.input_dtype(0));
+  if (!kernel.ok()) return std::move(kernel.status());
+  auto record = convolution_record(node, kConvInputs);
+  if (!record.ok()) return std::move(record.status());
+  Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(*record));
   if (node.input_dtype(0) == DVT_F32) recipe.workspace_bytes = {dvt_conv_workspace_bytes()};
   return recipe;
 }
@@ -169,13 +188,21 @@ uint64_t volume(const std::vector<int64_t>& dims) {
   return checked_elements(tail(dims)).value_or(UINT64_MAX);
 }
 
-DvtTaskCost cost_conv(const NodeView& node) {
-  const auto w = *node.input_extents(1);
+}  // namespace
+
+DvtTaskCost convolution_cost(const NodeView& node, ConvInputs inputs) {
+  const auto w = *node.input_extents(inputs.w);
   const auto y = *node.output_extents(0);
   const auto group = static_cast<uint64_t>(node.attribute_int("group", 1));
   return product_cost(node, static_cast<uint64_t>(y[0]) * volume(y),
                       static_cast<uint64_t>(w[0]) / group, static_cast<uint64_t>(w[1]) * volume(w),
                       group);
+}
+
+namespace {
+
+DvtTaskCost cost_conv(const NodeView& node) {
+  return convolution_cost(node, kConvInputs);
 }
 
 // ---- ConvTranspose ----------------------------------------------------------------------------
@@ -216,6 +243,8 @@ Status infer_transpose(const NodeView& node, std::span<InferredOutput> outputs) 
   const ir::Shape* x = node.input_shape(0);
   const ir::Shape* w = node.input_shape(1);
   const int64_t group = node.attribute_int("group", 1);
+  status = check_geometry(node, x, w);
+  if (!status.ok()) return status;
   status = check_groups(node, dim_of(x, 1), ir::Dim(), dim_of(w, 0));
   const ir::Dim filters = dim_of(w, 0);
   const ir::Dim channels = dim_of(x, 1);
@@ -233,9 +262,9 @@ Status infer_transpose(const NodeView& node, std::span<InferredOutput> outputs) 
     }
     maps = ir::Dim(static_cast<int64_t>(*total));
   }
-  status = check_bias(node, maps);
+  status = check_bias(node, node.input_shape(2), maps);
   if (!status.ok()) return status;
-  auto kernel = kernel_extents(node);
+  auto kernel = kernel_extents(node, w);
   if (!kernel.ok()) return std::move(kernel.status());
   if (x == nullptr && w == nullptr) return {};
   const size_t rank = x != nullptr ? x->size() : w->size();
@@ -271,7 +300,7 @@ Status infer_transpose(const NodeView& node, std::span<InferredOutput> outputs) 
 Result<Recipe> recipe_transpose(const NodeView& node) {
   auto kernel = require_kernel(node, "ConvTranspose", node.input_dtype(0));
   if (!kernel.ok()) return std::move(kernel.status());
-  auto spatial = spatial_rank(node);
+  auto spatial = spatial_rank(node, node.input_shape(0), node.input_shape(1));
   if (!spatial.ok()) return std::move(spatial.status());
   auto attributes = transposed_attributes(node, *spatial);
   if (!attributes.ok()) return std::move(attributes.status());

@@ -24,6 +24,7 @@ std::span<const OperatorDefinition> regions_operators();
 std::span<const OperatorDefinition> sampling_operators();
 std::span<const OperatorDefinition> shape_operators();
 std::span<const OperatorDefinition> convolution_operators();
+std::span<const OperatorDefinition> integer_convolution_operators();
 std::span<const OperatorDefinition> integer_matrix_operators();
 std::span<const OperatorDefinition> matrix_operators();
 std::span<const OperatorDefinition> pooling_operators();

@@ -36,11 +36,8 @@ void dvt_conv_fill_bias(const DvtContext* ctx, DvtDType dtype) {
   }
 }
 
-/* Reads the geometry of a context and refuses what does not fit together. */
-static DvtCode describe(const DvtContext* ctx, DvtConv* conv, char* reason, size_t size) {
-  const DvtConvAttributes* attributes = ctx->attributes;
-  const DvtTensor* x = dvt_input_tensor(ctx, 0);
-  const DvtTensor* w = dvt_input_tensor(ctx, 1);
+DvtCode dvt_conv_describe(const DvtConvAttributes* attributes, const DvtTensor* x,
+                          const DvtTensor* w, DvtConv* conv, char* reason, size_t size) {
   if (x->rank < 3 || x->rank > 2 + DVT_SPATIAL_MAX || w->rank != x->rank) {
     return dvt_refuse(reason, size, "ranks %u and %u of X and W: expected equal, 3 to 5", x->rank,
                       w->rank);
@@ -59,6 +56,11 @@ static DvtCode describe(const DvtContext* ctx, DvtConv* conv, char* reason, size
                     .out_channels = w->dims[0] / group};
   return dvt_window_init(&conv->window, x->rank - 2U, &attributes->window, x->dims + 2, w->dims + 2,
                          false, reason, size);
+}
+
+static DvtCode describe(const DvtContext* ctx, DvtConv* conv, char* reason, size_t size) {
+  return dvt_conv_describe(ctx->attributes, dvt_input_tensor(ctx, 0), dvt_input_tensor(ctx, 1),
+                           conv, reason, size);
 }
 
 static DvtCode infer_conv(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {

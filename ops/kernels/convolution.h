@@ -55,6 +55,10 @@ typedef struct DvtConv {
 uint64_t dvt_conv_workspace_bytes(void);
 uint64_t dvt_conv_transpose_workspace_bytes(int64_t rows);
 
+/* Inside ops/kernels: the geometry of Conv; refuses what does not fit together. */
+DvtCode dvt_conv_describe(const DvtConvAttributes* attributes, const DvtTensor* x,
+                          const DvtTensor* w, DvtConv* conv, char* reason, size_t size);
+
 /* Inside ops/kernels: the blocked paths, and what convolution.c's table points at. */
 void dvt_conv_f32(const DvtConv* conv, const float* x, const float* w, const float* bias, float* y,
                   float* workspace);

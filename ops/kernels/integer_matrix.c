@@ -199,17 +199,19 @@ static double parameter_at(const Parameter* parameter, int64_t matrix, int64_t i
 /* ---- Products -------------------------------------------------------------------------------- */
 
 void dvt_accumulate_bytes(uint32_t* accumulator, const void* values, DvtDType dtype, int64_t step,
-                          uint32_t factor, int64_t count) {
+                          uint32_t zero, uint32_t factor, int64_t count) {
   const uint8_t* as_u8 = values;
   const int8_t* as_i8 = values;
   if (dtype == DVT_U8 && step == 1) {
-    for (int64_t i = 0; i < count; ++i) accumulator[i] += factor * as_u8[i];
+    for (int64_t i = 0; i < count; ++i) accumulator[i] += factor * (as_u8[i] - zero);
   } else if (dtype == DVT_U8) {
-    for (int64_t i = 0; i < count; ++i) accumulator[i] += factor * as_u8[i * step];
+    for (int64_t i = 0; i < count; ++i) accumulator[i] += factor * (as_u8[i * step] - zero);
   } else if (step == 1) {
-    for (int64_t i = 0; i < count; ++i) accumulator[i] += factor * (uint32_t)as_i8[i];
+    for (int64_t i = 0; i < count; ++i) accumulator[i] += factor * ((uint32_t)as_i8[i] - zero);
   } else {
-    for (int64_t i = 0; i < count; ++i) accumulator[i] += factor * (uint32_t)as_i8[i * step];
+    for (int64_t i = 0; i < count; ++i) {
+      accumulator[i] += factor * ((uint32_t)as_i8[i * step] - zero);
+    }
   }
 }
 
@@ -234,7 +236,7 @@ static void product_row(const DvtContext* ctx, const Roles* roles, const Product
   for (int64_t k = 0; k < product->k; ++k) {
     const uint32_t factor = (uint32_t)dvt_load_integer(a, a_dtype, a_row + k) - zero;
     total += factor;
-    dvt_accumulate_bytes(sums, b + b_row + k * product->n, b_dtype, 1, factor, count);
+    dvt_accumulate_bytes(sums, b + b_row + k * product->n, b_dtype, 1, 0, factor, count);
   }
   /* B's zero points are the same all the way down a column. */
   if (parameters->b_zero.data == NULL) return;

@@ -26,10 +26,10 @@
 extern "C" {
 #endif
 
-/* Inside ops/kernels: accumulator[i] += factor * values[i * step] over 8-bit integers, modulo
- * 2^32. */
+/* Inside ops/kernels: accumulator[i] += factor * (values[i * step] - zero) over 8-bit integers,
+ * modulo 2^32. */
 void dvt_accumulate_bytes(uint32_t* accumulator, const void* values, DvtDType dtype, int64_t step,
-                          uint32_t factor, int64_t count);
+                          uint32_t zero, uint32_t factor, int64_t count);
 
 #ifdef __cplusplus
 } /* extern "C" */

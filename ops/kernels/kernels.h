@@ -28,6 +28,7 @@ DvtKernelTable dvt_kernels_elementwise(void); /* Add Equal Relu HardSigmoid Sqrt
 DvtKernelTable dvt_kernels_fill(void); /* Fill Shape Size */
 DvtKernelTable dvt_kernels_gather(void); /* Gather */
 DvtKernelTable dvt_kernels_group_normalisation(void); /* LayerNormalization GroupNormalization ... */
+DvtKernelTable dvt_kernels_integer_convolution(void); /* ConvInteger QLinearConv */
 DvtKernelTable dvt_kernels_integer_matrix(void); /* MatMulInteger QLinearMatMul */
 DvtKernelTable dvt_kernels_lp_pooling(void); /* LpPool GlobalLpPool */
 DvtKernelTable dvt_kernels_matrix(void); /* MatMul Gemm */

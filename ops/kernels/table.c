@@ -24,6 +24,7 @@ static void join(void) {
       dvt_kernels_fill(),
       dvt_kernels_gather(),
       dvt_kernels_group_normalisation(),
+      dvt_kernels_integer_convolution(),
       dvt_kernels_integer_matrix(),
       dvt_kernels_lp_pooling(),
       dvt_kernels_matrix(),
