@@ -250,13 +250,13 @@ static DvtCode copy(const DvtContext* ctx, DvtCopyKind kind) {
   if (stream == NULL) return DVT_FAILED_STATE;
   const DvtCell* from = ctx->cells[0];
   const DvtCell* to = ctx->cells[1];
-  if (from->tensor->bytes == 0) return DVT_OK;
   if (from->tensor->bytes != to->tensor->bytes) {
     return dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
                             "copies %llu bytes to a tensor of %llu",
                             (unsigned long long)from->tensor->bytes,
                             (unsigned long long)to->tensor->bytes);
   }
+  if (from->tensor->bytes == 0) return DVT_OK;
   return report(runtime, runtime->device->vtable->copy_async(
                              runtime->device, stream, kind, to->data, from->data,
                              from->tensor->bytes, runtime->names[ctx->node].origin));

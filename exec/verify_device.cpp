@@ -7,6 +7,7 @@
 //   0 may be input 0. A graph frees what it allocated (DeInit: what Init did), and uses nothing
 //   after it was freed. All but Init free all they allocated; so the next run finds everything as
 //   it was.
+#include <algorithm>
 #include <string_view>
 
 #include "exec/dynamic.h"
@@ -171,11 +172,16 @@ Status DeviceMemory::check_operands(uint32_t node) const {
 // What the cells hold from here on. Dataflow has proved that each is written once, before its use.
 Status DeviceMemory::allocate(uint32_t node) {
   const DvtDeviceNode what = kind(node);
+  const auto outputs = graph_->outputs_of(node);
   const bool refers = host_nodes_[graph_->kernel[node]] == DVT_HOST_REFER_TO;
-  if (refers && !is_device(graph_->outputs_of(node)[0])) return {};
+  // That it has one output is checked later (check_dynamic_values).
+  if (refers && std::none_of(outputs.begin(), outputs.end(),
+                             [&](uint32_t value) { return is_device(value); })) {
+    return {};
+  }
   if (what != DVT_NODE_ALLOC && what != DVT_NODE_BUILD_REF && !refers) return {};
   const auto inputs = graph_->inputs_of(node);
-  for (const uint32_t value : graph_->outputs_of(node)) {
+  for (const uint32_t value : outputs) {
     if (what == DVT_NODE_ALLOC) {
       allocation_[value] = value;
     } else if (!inputs.empty() && is_device(inputs[0])) {

@@ -37,7 +37,8 @@ class DynamicValues {
         facts_(facts),
         kinds_(host_nodes(view)),
         device_kinds_(device_nodes(view)),
-        pending_(view.values.count, kNone),
+        copies_(view.values.count),
+        joined_at_(view.stream_count, 0),
         state_(view.values.count, State::kNone),
         graph_of_(view.values.count, kNone),
         root_(view.values.count, kNone) {}
@@ -50,6 +51,13 @@ class DynamicValues {
   }
 
  private:
+  // The last copy from or to a value's memory on the host, which runs some time after its node.
+  struct Copy {
+    uint32_t stream = kNone;
+    uint32_t time = 0;
+    bool writes = false;
+  };
+
   [[nodiscard]] DvtHostNode kind(uint32_t node) const { return kinds_[graph_->kernel[node]]; }
   [[nodiscard]] bool dynamic(uint32_t value) const {
     return value != kNone && view_.is_dynamic(value);
@@ -93,6 +101,7 @@ class DynamicValues {
   Status read_data(uint32_t node, uint32_t value) const;
   Status scan(uint32_t graph);
   Status visit(uint32_t node);
+  Status check_node(uint32_t node, DvtHostNode what, bool computes);
   Status infer_shape(uint32_t node);
   Status match_operands(uint32_t node, uint32_t target) const;
   Status allocate(uint32_t node);
@@ -104,8 +113,19 @@ class DynamicValues {
   Status device_node(uint32_t node);
   Status give_memory(uint32_t node, uint32_t value);
   Status fill(uint32_t node, uint32_t value);
-  void note_copy(uint32_t node, uint32_t host_value);
+  Status note_copy(uint32_t node, uint32_t host_value, bool writes);
   void join_stream(uint32_t node);
+  Status check_joined(uint32_t node) const;
+  // A copy that may not have run yet.
+  [[nodiscard]] bool pending(const Copy& copy) const {
+    return copy.stream != kNone && joined_at_[copy.stream] <= copy.time;
+  }
+  // Whose memory a value on the host has.
+  [[nodiscard]] uint32_t memory_of(uint32_t value) const {
+    if (dynamic(value)) return root(value);
+    const uint32_t memory = facts_.values[value].root;
+    return memory == kNone ? value : memory;
+  }
   Status branch(uint32_t node);
   Status write_result(uint32_t node, uint32_t value, State to);
   Status loop(uint32_t node);
@@ -119,10 +139,12 @@ class DynamicValues {
   const FlowFacts& facts_;
   const std::vector<DvtHostNode> kinds_;           // Per kernel of the image.
   const std::vector<DvtDeviceNode> device_kinds_;  // The same.
-  std::vector<uint32_t> pending_;      // Per heap value: the stream of a copy that may still run.
-  std::vector<State> state_;           // Per value, in the graph that wrote it last.
-  std::vector<uint32_t> graph_of_;     // Per value: that graph.
-  std::vector<uint32_t> root_;         // Per value: whose memory it uses.
+  std::vector<Copy> copies_;                       // Per value.
+  std::vector<uint32_t> joined_at_;                // Per stream: the time of its last SyncStream.
+  uint32_t time_ = 0;                              // Counts the nodes that were visited.
+  std::vector<State> state_;                       // Per value, in the graph that wrote it last.
+  std::vector<uint32_t> graph_of_;                 // Per value: that graph.
+  std::vector<uint32_t> root_;                     // Per value: whose memory it uses.
   std::vector<uint32_t> result_mark_;  // Per value, only with bodies: the body it is a result of.
   // Per body: the node that runs it.
   std::vector<uint32_t> runner_graph_, runner_node_;
@@ -302,9 +324,9 @@ Status DynamicValues::release(uint32_t node) {
       return at(node, "value %s is not a heap value with memory of its own",
                 value == kNone ? "_" : describe_value(view_, value).c_str());
     }
-    if (pending_[value] != kNone) {
+    if (pending(copies_[value])) {
       return at(node, "value %s is freed while a copy of stream %u may still use it",
-                describe_value(view_, value).c_str(), pending_[value]);
+                describe_value(view_, value).c_str(), copies_[value].stream);
     }
     state_[value] = State::kFreed;
   }
@@ -349,19 +371,55 @@ Status DynamicValues::fill(uint32_t node, uint32_t value) {
   return {};
 }
 
-// Copies run later: heap memory they use must not go before the stream is joined.
-void DynamicValues::note_copy(uint32_t node, uint32_t host_value) {
-  if (host_value == kNone || place(host_value) != ValueKind::kHeap) return;
-  pending_[root(host_value)] = graph_->stream_of(node);
+// Copies run later: until the stream is joined, heap memory they use must not go, and what they
+// write must not be read.
+Status DynamicValues::note_copy(uint32_t node, uint32_t host_value, bool writes) {
+  const uint32_t stream = graph_->stream_of(node);
+  if (stream == kNone) return at(node, "has no stream");
+  Copy& copy = copies_[memory_of(host_value)];
+  const bool before = pending(copy);
+  if (before && copy.stream != stream) {
+    return at(node, "value %s is used by copies of streams %u and %u at a time",
+              describe_value(view_, host_value).c_str(), copy.stream, stream);
+  }
+  copy = {stream, time_, writes || (before && copy.writes)};
+  return {};
 }
 
 void DynamicValues::join_stream(uint32_t node) {
   DvtStreamAttributes attributes{};
   if (graph_->attributes_of(node).size() != sizeof attributes) return;
   std::memcpy(&attributes, graph_->attributes_of(node).data(), sizeof attributes);
-  for (uint32_t& stream : pending_) {
-    if (int64_t{stream} == attributes.stream) stream = kNone;
+  if (attributes.stream < 0 || attributes.stream >= int64_t{view_.stream_count}) return;
+  joined_at_[static_cast<size_t>(attributes.stream)] = time_;
+}
+
+// Else a kernel would be checked with one number, and run with another.
+Status DynamicValues::check_joined(uint32_t node) const {
+  const DvtHostNode what = kind(node);
+  if (what != DVT_HOST_OTHER && what != DVT_HOST_IF && what != DVT_HOST_LOOP &&
+      what != DVT_HOST_INFER_SHAPE) {
+    return {};
   }
+  uint32_t kernel = computing_kernel(node);
+  if (what == DVT_HOST_INFER_SHAPE) {
+    DvtInferShapeAttributes attributes{};
+    std::memcpy(&attributes, graph_->attributes_of(node).data(), sizeof attributes);
+    kernel = computing_kernel(static_cast<uint32_t>(attributes.target));
+  }
+  const auto inputs = graph_->inputs_of(node);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const uint32_t value = inputs[i];
+    if (value == kNone || place(value) == ValueKind::kDevice) continue;
+    const bool reads = what == DVT_HOST_INFER_SHAPE ? reads_on_host(kernel, i) || !dynamic(value)
+                                                    : !shape_only(kernel, i);
+    if (!reads) continue;
+    const Copy& copy = copies_[memory_of(value)];
+    if (!copy.writes || !pending(copy)) continue;
+    return at(node, "value %s is read before a SyncStream of stream %u",
+              describe_value(view_, value).c_str(), copy.stream);
+  }
+  return {};
 }
 
 Status DynamicValues::device_node(uint32_t node) {
@@ -372,6 +430,9 @@ Status DynamicValues::device_node(uint32_t node) {
   const bool any = std::any_of(inputs.begin(), inputs.end(), is_dynamic) ||
                    std::any_of(outputs.begin(), outputs.end(), is_dynamic);
   if (what == DVT_NODE_SYNC_STREAM) join_stream(node);
+  if (what == DVT_NODE_COPY_D2H && outputs.size() == 1 && !dynamic(outputs[0])) {
+    if (Status s = note_copy(node, outputs[0], true); !s.ok()) return s;
+  }
   if (!any) return {};
   switch (what) {
     case DVT_NODE_ALLOC:
@@ -391,7 +452,7 @@ Status DynamicValues::device_node(uint32_t node) {
       if (dynamic(inputs[0])) {
         if (Status s = read_data(node, inputs[0]); !s.ok()) return s;
       }
-      note_copy(node, inputs[0]);
+      if (Status s = note_copy(node, inputs[0], false); !s.ok()) return s;
       return dynamic(inputs[1]) ? fill(node, inputs[1]) : Status();
     }
     case DVT_NODE_COPY_D2H: {
@@ -402,8 +463,9 @@ Status DynamicValues::device_node(uint32_t node) {
       if (dynamic(inputs[0])) {
         if (Status s = read_data(node, inputs[0]); !s.ok()) return s;
       }
-      note_copy(node, outputs[0]);
-      return dynamic(outputs[0]) ? fill(node, outputs[0]) : Status();
+      if (!dynamic(outputs[0])) return {};
+      if (Status s = note_copy(node, outputs[0], true); !s.ok()) return s;
+      return fill(node, outputs[0]);
     }
     default:
       return at(node, "does not take dynamic values");
@@ -428,6 +490,9 @@ Status DynamicValues::compute(uint32_t node) {
     if (!s.ok()) return s;
   }
   const bool sets_shapes = (flags(kernel) & DVT_KERNEL_SHAPES_OUTPUTS) != 0;
+  if (sets_shapes && graph_->device_kernel_of(node) != kNone) {
+    return at(node, "a task runs too late to set shapes");
+  }
   for (const uint32_t value : graph_->outputs_of(node)) {
     if (!dynamic(value)) {
       if (sets_shapes) {
@@ -591,6 +656,15 @@ Status DynamicValues::visit(uint32_t node) {
     }
   }
   if (Status s = check_planned(node); !s.ok()) return s;
+  ++time_;
+  const DvtDeviceNode device = device_kinds_[graph_->kernel[node]];
+  const bool computes = device == DVT_NODE_OTHER || device == DVT_NODE_LAUNCH;
+  Status status = check_node(node, what, computes);
+  if (status.ok() && computes) status = check_joined(node);
+  return status;
+}
+
+Status DynamicValues::check_node(uint32_t node, DvtHostNode what, bool computes) {
   switch (what) {
     case DVT_HOST_INFER_SHAPE:
       return infer_shape(node);
@@ -611,8 +685,6 @@ Status DynamicValues::visit(uint32_t node) {
     case DVT_HOST_OTHER:
       break;
   }
-  const DvtDeviceNode device = device_kinds_[graph_->kernel[node]];
-  const bool computes = device == DVT_NODE_OTHER || device == DVT_NODE_LAUNCH;
   return computes ? compute(node) : device_node(node);
 }
 

@@ -178,8 +178,10 @@ Status check_value(const ImageView& view, uint32_t value, uint64_t& arena_end) {
   const bool may_be_dynamic = kind == ValueKind::kInput || kind == ValueKind::kOutput ||
                               kind == ValueKind::kHeap || kind == ValueKind::kDevice;
   if (view.is_dynamic(value) ? !may_be_dynamic : kind == ValueKind::kHeap) {
-    return broken("values.desc[%u]: heap values have dynamic shapes, others but ports have not",
-                  value);
+    return broken(
+        "values.desc[%u]: heap values have dynamic shapes; words, constants, planned values have "
+        "not",
+        value);
   }
   if (kind == ValueKind::kPlanned) return check_arena_offset(view, value, arena_end);
   if (kind == ValueKind::kConstant) return check_constant_offset(view, value);

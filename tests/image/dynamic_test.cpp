@@ -112,8 +112,9 @@ TEST_CASE("descriptors of dynamic values") {
   CHECK(ends(desc([](DvtTensor& t) { t.dtype = DVT_STRING; }), "have no fixed size"));
 }
 
-TEST_CASE("heap values are dynamic; else only ports are") {
-  const char* const message = "heap values have dynamic shapes, others but ports have not";
+TEST_CASE("heap values are dynamic; ports and device values may be") {
+  const char* const message =
+      "heap values have dynamic shapes; words, constants, planned values have not";
   CHECK(main_message("", "heap h: f32[4]\n") == std::string("values.desc[10]: ") + message);
   CHECK(main_message("", "planned h: f32[?] dynamic\n") ==
         std::string("values.desc[10]: ") + message);
@@ -776,4 +777,111 @@ graph body body {
   text = loop;
   text.replace(text.find("NAME"), 4, "zero");
   CHECK(write_message(text) == "");
+}
+
+// ---- Devices -----------------------------------------------------------------------------------
+
+namespace {
+
+const std::string kDeviceValues = R"(davit 1.2 target "ascend:test"
+streams 2
+input x: f32[?] dynamic
+input s: f32[4]
+output y: f32[?] dynamic
+planned n: i64[1]
+planned p: f32[4]
+heap h: f32[?] dynamic
+heap k: f32[?] dynamic
+device dx: f32[?] dynamic
+device dn: i64[1]
+device de: i64[?] dynamic
+device ds: f32[?] dynamic
+graph init {
+  CreateStream() {stream=0, priority=0}
+  CreateStream() {stream=1, priority=0}
+}
+graph deinit {
+  DestroyStream() {stream=0}
+  DestroyStream() {stream=1}
+}
+graph main {
+)";
+
+std::string device_message(const std::string& nodes, const std::string& y = "y = dyn.Double(x)\n") {
+  return write_message(kDeviceValues +
+                       "y = InferShape(x) {target=2}\ny = BindOutput() {output=0}\n" + y + nodes +
+                       "}\n");
+}
+
+// dx = x on the device, h its copy on the host; from node 3 on.
+const std::string kThere =
+    "dx = CopyShape(x)\na: dx = AllocMemHbm() {bytes=1}\n"
+    "up: LaunchH2DCopy(x, dx) stream=0 after=[a]\n"
+    "h = CopyShape(dx) after=[up]\nh = AllocHost()\ndown: h = LaunchD2HCopy(dx) stream=0 "
+    "after=[up]\n";
+
+}  // namespace
+
+TEST_CASE("copies to and from a device, shapes at run time") {
+  CHECK(device_message(kThere + "join: SyncStream() {stream=0} after=[down]\n"
+                                "InferShape(h) {target=11} after=[join]\np = dyn.Double(h)\n"
+                                "FreeHost(h)\nFreeMemHbm(dx) after=[down]\n") == "");
+}
+
+TEST_CASE("what a copy writes on the host is not read before its stream is joined") {
+  CHECK(device_message(kThere + "InferShape(h) {target=10}\np = dyn.Double(h)\nFreeHost(h)\n"
+                                "FreeMemHbm(dx) after=[down]\n") ==
+        "graphs[2] node 10 (dyn.Double): value 5 \"h\" is read before a SyncStream of stream 0");
+  // Another stream's.
+  CHECK(device_message(kThere + "SyncStream() {stream=1}\nInferShape(h) {target=11}\n"
+                                "p = dyn.Double(h)\nFreeHost(h)\nFreeMemHbm(dx) after=[down]\n") ==
+        "graphs[2] node 11 (dyn.Double): value 5 \"h\" is read before a SyncStream of stream 0");
+  // A number that steers: checked with one, run with another.
+  const std::string number = "m: dn = AllocMemHbm() {bytes=8}\nd: n = LaunchD2HCopy(dn) stream=1\n";
+  CHECK(device_message(number + "InferShape(_, n) {target=6}\np = dyn.Take(s, n)\n"
+                                "FreeMemHbm(dn) after=[d]\n") ==
+        "graphs[2] node 5 (InferShape): value 3 \"n\" is read before a SyncStream of stream 1");
+  CHECK(device_message(number + "j: SyncStream() {stream=1} after=[d]\n"
+                                "InferShape(_, n) {target=7} after=[j]\np = dyn.Take(s, n)\n"
+                                "FreeMemHbm(dn) after=[d]\n") == "");
+}
+
+TEST_CASE("heap memory is not freed while a copy may use it, whatever the streams") {
+  CHECK(
+      device_message(kThere + "FreeHost(h)\nFreeMemHbm(dx) after=[down]\n") ==
+      "graphs[2] node 9 (FreeHost): value 5 \"h\" is freed while a copy of stream 0 may still use "
+      "it");
+  const std::string fill = "k = InferShape(x) {target=5}\nk = AllocHost()\nk = dyn.Double(x)\n";
+  const std::string up =
+      "dx = CopyShape(k)\na: dx = AllocMemHbm() {bytes=1}\n"
+      "u0: LaunchH2DCopy(k, dx) stream=0 after=[a]\n";
+  CHECK(device_message(fill + up +
+                       "j: SyncStream() {stream=0} after=[u0]\nFreeHost(k) after=[j]\n"
+                       "FreeMemHbm(dx) after=[j]\n") == "");
+  CHECK(device_message(fill + up + "FreeHost(k)\nFreeMemHbm(dx) after=[u0]\n")
+            .find("is freed while a copy of stream 0 may still use it") != std::string::npos);
+  // Joining one stream says nothing of the other.
+  CHECK(
+      write_message(kDeviceValues +
+                    "y = InferShape(x) {target=2}\ny = BindOutput() {output=0}\n"
+                    "y = dyn.Double(x)\n" +
+                    fill + up +
+                    "ds = CopyShape(k)\nb: ds = AllocMemHbm() {bytes=1}\n"
+                    "u1: LaunchH2DCopy(k, ds) stream=1 after=[b]\n"
+                    "j: SyncStream() {stream=1} after=[u0, u1]\nFreeHost(k) after=[j]\n"
+                    "FreeMemHbm(dx) after=[j]\nFreeMemHbm(ds) after=[j]\n}\n") ==
+      "graphs[2] node 11 (LaunchH2DCopy): value 6 \"k\" is used by copies of streams 0 and 1 at a "
+      "time");
+}
+
+TEST_CASE("a task cannot set shapes, nor can a copy do without a shape or memory") {
+  CHECK(device_message("h = CopyShape(s)\nh = CopyShape(x)\n") ==
+        "graphs[2] node 4 (CopyShape): value 5 \"h\" has a shape already");
+  CHECK(device_message("de = CopyShape(x)\n") ==
+        "graphs[2] node 3 (CopyShape): copies the shape of a tensor to a dynamic value of its "
+        "element type");
+  CHECK(device_message("dx = CopyShape(x)\nLaunchH2DCopy(x, dx) stream=0\n") ==
+        "graphs[2] node 4 (LaunchH2DCopy): value 7 \"dx\" has no memory here");
+  CHECK(device_message("dx = AllocMemHbm() {bytes=1}\nFreeMemHbm(dx)\n") ==
+        "graphs[2] node 3 (AllocMemHbm): value 7 \"dx\" has no shape yet, or memory already");
 }
