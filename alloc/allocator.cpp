@@ -41,6 +41,21 @@ DvtCode DvtAllocator::acquire_slowly(uint64_t bytes, uint32_t owner, SpanId* out
   return DVT_OK;
 }
 
+DvtCode DvtAllocator::acquire_cached(uint64_t bytes, uint32_t owner, SpanId* out) {
+  const uint64_t units = (std::max<uint64_t>(bytes, 1) - 1) / alignment_ + 1;
+  if (units > UINT32_MAX || !heap_.prepare(1)) return DVT_OUT_OF_MEMORY;
+  const auto wanted = static_cast<uint32_t>(units);
+  SpanId id = heap_.take_parked(wanted, owner);
+  if (id == 0) {
+    id = heap_.search(wanted);
+    if (id == 0) return DVT_OUT_OF_MEMORY;
+    heap_.take(id, wanted, owner);
+  }
+  ++malloc_count_;
+  *out = id;
+  return DVT_OK;
+}
+
 DvtCode DvtAllocator::recover(uint32_t units, SpanId* found) {
   ++recover_count_;
   const uint64_t bytes = units * alignment_;

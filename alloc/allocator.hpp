@@ -10,6 +10,28 @@
 #include "alloc/ranges.hpp"
 #include "alloc/span_heap.hpp"
 
+namespace davit::alloc {
+
+// What an out-of-memory error tells.
+struct Shortage {
+  uint64_t reserved_bytes;
+  uint64_t live_bytes;
+  uint64_t cached_bytes;
+  uint64_t largest_hole_bytes;
+  uint64_t limit_bytes;
+  const char* refusal;
+};
+struct OwnerTotal {
+  uint32_t owner;
+  uint64_t bytes;
+  uint64_t blocks;
+};
+
+// malloc and free.
+DvtHostMemory default_host();
+
+}  // namespace davit::alloc
+
 struct DvtAllocator {
  public:
   // Options that validate() has completed.
@@ -33,6 +55,8 @@ struct DvtAllocator {
     *out = id;
     return DVT_OK;
   }
+  // The same from cached memory alone: neither the source nor a hook is called.
+  DvtCode acquire_cached(uint64_t bytes, uint32_t owner, davit::alloc::SpanId* out);
   void release(davit::alloc::SpanId id) {
     ++free_count_;
     heap_.release(id);
@@ -44,7 +68,13 @@ struct DvtAllocator {
 
   void statistics(DvtAllocatorStatistics* out) const;
   void visit(DvtBlockVisitor visitor, void* user) const;
+  [[nodiscard]] davit::alloc::Shortage shortage() const;
+  // One entry a block.
+  void add_owners(davit::alloc::GrowArray<davit::alloc::OwnerTotal>* totals) const;
   void explain(uint64_t bytes, uint32_t owner, DvtError* out) const;
+  // For several allocators together. Sorts `totals`.
+  void explain(uint64_t bytes, uint32_t owner, const davit::alloc::Shortage& now,
+               davit::alloc::GrowArray<davit::alloc::OwnerTotal>* totals, DvtError* out) const;
   [[nodiscard]] bool is_valid() const;
   void reset_peaks() {
     heap_.reset_peak();
@@ -89,6 +119,8 @@ struct DvtAllocator {
 
   void count_holes(const davit::alloc::Range& range, DvtAllocatorStatistics* out) const;
   [[nodiscard]] const char* owner_name(uint32_t owner) const;
+  void name_owners(const davit::alloc::GrowArray<davit::alloc::OwnerTotal>& totals,
+                   DvtError* out) const;
   [[nodiscard]] bool range_is_valid(const davit::alloc::Range& range, uint64_t* live,
                                     uint64_t* backed, size_t* spans) const;
 

@@ -57,8 +57,7 @@ bool validate(const DvtAllocatorOptions* given, Validated* out) {
   }
   DvtAllocatorOptions& options = out->options;
   out->source = options.source != nullptr ? *options.source : dvt_host_source(nullptr);
-  out->metadata = options.metadata != nullptr ? *options.metadata
-                                              : DvtHostMemory{nullptr, host_allocate, host_release};
+  out->metadata = options.metadata != nullptr ? *options.metadata : davit::alloc::default_host();
   out->hooks = options.hooks != nullptr ? *options.hooks : DvtAllocatorHooks{};
   if (!source_makes_sense(out->source)) return false;
   if (out->metadata.allocate == nullptr || out->metadata.release == nullptr) return false;
@@ -87,6 +86,10 @@ bool validate(const DvtAllocatorOptions* given, Validated* out) {
 }
 
 }  // namespace
+
+DvtHostMemory davit::alloc::default_host() {
+  return {nullptr, host_allocate, host_release};
+}
 
 void dvt_allocator_options_init(DvtAllocatorOptions* options) {
   *options = {};
@@ -123,6 +126,23 @@ DvtCode dvt_allocator_acquire(DvtAllocator* allocator, uint64_t bytes, uint32_t 
   if (code != DVT_OK) return code;
   out->address = allocator->heap().pointer(id);
   out->id = allocator->heap().outside(id);
+  return DVT_OK;
+}
+
+DvtCode dvt_allocator_acquire_cached(DvtAllocator* allocator, uint64_t bytes, uint32_t owner,
+                                     DvtBlock* out) {
+  SpanId id = 0;
+  const DvtCode code = allocator->acquire_cached(bytes, owner, &id);
+  if (code != DVT_OK) return code;
+  out->address = allocator->heap().pointer(id);
+  out->id = allocator->heap().outside(id);
+  return DVT_OK;
+}
+
+DvtCode dvt_allocator_set_owner(DvtAllocator* allocator, uint64_t id, uint32_t owner) {
+  const SpanId span = allocator->heap().live(id);
+  if (span == 0) return DVT_INVALID_ARGUMENT;
+  allocator->heap().set_owner(span, owner);
   return DVT_OK;
 }
 

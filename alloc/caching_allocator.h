@@ -131,6 +131,12 @@ void dvt_allocator_destroy(DvtAllocator* allocator);
  * Contents are undefined. */
 DVT_NODISCARD DvtCode dvt_allocator_acquire(DvtAllocator* allocator, uint64_t bytes, uint32_t owner,
                                             DvtBlock* out);
+/* The same from cached memory alone: calls neither the source nor a hook. DVT_OUT_OF_MEMORY when
+ * nothing cached fits. */
+DVT_NODISCARD DvtCode dvt_allocator_acquire_cached(DvtAllocator* allocator, uint64_t bytes,
+                                                   uint32_t owner, DvtBlock* out);
+/* A live block changes hands. */
+DvtCode dvt_allocator_set_owner(DvtAllocator* allocator, uint64_t id, uint32_t owner);
 /* DVT_INVALID_ARGUMENT when the id is not that of a live block. */
 DvtCode dvt_allocator_release(DvtAllocator* allocator, uint64_t id);
 

@@ -10,7 +10,9 @@ using davit::alloc::GrowArray;
 
 using davit::alloc::kLive;
 using davit::alloc::kParked;
+using davit::alloc::OwnerTotal;
 using davit::alloc::Range;
+using davit::alloc::Shortage;
 using davit::alloc::Span;
 using davit::alloc::SpanId;
 
@@ -69,12 +71,6 @@ const char* DvtAllocator::owner_name(uint32_t owner) const {
 
 namespace {
 
-struct OwnerTotal {
-  uint32_t owner;
-  uint64_t bytes;
-  uint64_t blocks;
-};
-
 // "1234567 bytes (1.2 MiB)": exact for machines, short for people.
 struct SizeText {
   char text[48];
@@ -94,21 +90,15 @@ SizeText size_text(uint64_t bytes) {
   return out;
 }
 
-// One total per owner, largest first. Short when the host has no memory for it.
-void total_owners(const DvtAllocator& allocator, GrowArray<OwnerTotal>* totals) {
-  allocator.visit(
-      [](void* user, uint32_t owner, const void*, uint64_t bytes) {
-        auto* all = static_cast<GrowArray<OwnerTotal>*>(user);
-        if (!all->push_back({owner, bytes, 1})) return;
-      },
-      totals);
+// Makes one total per owner of many, largest first.
+void sum_up(GrowArray<OwnerTotal>* totals) {
   std::sort(totals->begin(), totals->end(),
             [](const OwnerTotal& a, const OwnerTotal& b) { return a.owner < b.owner; });
   size_t count = 0;
   for (const OwnerTotal& total : *totals) {
     if (count > 0 && (*totals)[count - 1].owner == total.owner) {
       (*totals)[count - 1].bytes += total.bytes;
-      (*totals)[count - 1].blocks += 1;
+      (*totals)[count - 1].blocks += total.blocks;
     } else {
       (*totals)[count++] = total;
     }
@@ -121,9 +111,35 @@ void total_owners(const DvtAllocator& allocator, GrowArray<OwnerTotal>* totals) 
 
 }  // namespace
 
-void DvtAllocator::explain(uint64_t bytes, uint32_t owner, DvtError* out) const {
+Shortage DvtAllocator::shortage() const {
   DvtAllocatorStatistics now{};
   statistics(&now);
+  return {.reserved_bytes = now.reserved_bytes,
+          .live_bytes = now.live_bytes,
+          .cached_bytes = now.cached_bytes,
+          .largest_hole_bytes = now.largest_hole_bytes,
+          .limit_bytes = limit_bytes_,
+          .refusal = refusal_};
+}
+
+void DvtAllocator::add_owners(GrowArray<OwnerTotal>* totals) const {
+  visit(
+      [](void* user, uint32_t owner, const void*, uint64_t bytes) {
+        // Without host memory the list ends early; the error is told all the same.
+        static_cast<void>(static_cast<GrowArray<OwnerTotal>*>(user)->push_back({owner, bytes, 1}));
+      },
+      totals);
+}
+
+void DvtAllocator::explain(uint64_t bytes, uint32_t owner, DvtError* out) const {
+  davit::alloc::MetadataMemory scratch = memory_;
+  GrowArray<OwnerTotal> totals(scratch);
+  add_owners(&totals);
+  explain(bytes, owner, shortage(), &totals, out);
+}
+
+void DvtAllocator::explain(uint64_t bytes, uint32_t owner, const Shortage& now,
+                           GrowArray<OwnerTotal>* totals, DvtError* out) const {
   const double fragmentation =
       now.cached_bytes == 0
           ? 0
@@ -132,26 +148,27 @@ void DvtAllocator::explain(uint64_t bytes, uint32_t owner, DvtError* out) const 
   out->code = DVT_OUT_OF_MEMORY;
   std::snprintf(out->message, sizeof out->message, "out of memory: %s asks %s for %s, and %s",
                 name != nullptr ? name : "a node", ranges_.source_name(), size_text(bytes).text,
-                refusal_);
-  if (limit_bytes_ == UINT64_MAX) {
+                now.refusal);
+  if (now.limit_bytes == UINT64_MAX) {
     std::snprintf(out->expected, sizeof out->expected, "what the source gives; no limit is set");
   } else {
     std::snprintf(out->expected, sizeof out->expected, "at most the limit of %s",
-                  size_text(limit_bytes_).text);
+                  size_text(now.limit_bytes).text);
   }
   std::snprintf(out->got, sizeof out->got,
                 "%llu live, %llu cached, largest hole %llu bytes, fragmentation %.0f %%",
                 static_cast<unsigned long long>(now.live_bytes),
                 static_cast<unsigned long long>(now.cached_bytes),
                 static_cast<unsigned long long>(now.largest_hole_bytes), fragmentation * 100);
+  sum_up(totals);
+  name_owners(*totals, out);
+}
 
-  davit::alloc::MetadataMemory scratch = memory_;
-  GrowArray<OwnerTotal> totals(scratch);
-  total_owners(*this, &totals);
-  size_t used = 0;
-  const size_t size = sizeof out->hint;
-  out->hint[0] = '\0';
+void DvtAllocator::name_owners(const GrowArray<OwnerTotal>& totals, DvtError* out) const {
   constexpr size_t kNamed = 3;
+  const size_t size = sizeof out->hint;
+  size_t used = 0;
+  out->hint[0] = '\0';
   for (size_t i = 0; i < std::min(totals.size(), kNamed) && used < size; ++i) {
     const OwnerTotal& total = totals[i];
     char unnamed[32];

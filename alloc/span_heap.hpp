@@ -126,6 +126,8 @@ class SpanHeap {
     parked_ = id;
     if (before != 0) settle(before);
   }
+  // Precondition: id is live.
+  void set_owner(SpanId id, uint32_t owner) { spans_[id].list_next = owner; }
   void settle_parked() {
     const SpanId id = parked_;
     parked_ = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "alloc/caching_allocator.h"
+#include "alloc/object_pools.hpp"
 #include "bench/report.hpp"
 #include "bench/traces.hpp"
 #include "offsetAllocator.hpp"
@@ -213,6 +214,50 @@ void measure_time(Report& report, const AllocationTrace& trace, double limit) {
   alone("mimalloc", scale.median_ns[1]);
 }
 
+// 256 objects of 64 B and one at a time, size known when they go.
+void measure_objects(Report& report) {
+  constexpr size_t kObjects = 256;
+  constexpr size_t kBytes = 64;
+  davit::alloc::ObjectPools pools({nullptr, [](void*, size_t bytes) { return std::malloc(bytes); },
+                                   [](void*, void* address) { std::free(address); }});
+  Mimalloc mimalloc;
+  Glibc glibc;
+  std::vector<void*> objects(kObjects);
+  const auto batch = [&](auto allocate, auto release) {
+    for (void*& object : objects) object = allocate();
+    for (size_t i = 0; i < kObjects; ++i) release(objects[i * 97 % kObjects]);
+  };
+  const auto pairs = [&](auto allocate, auto release) {
+    for (size_t i = 0; i < kObjects; ++i) {
+      void* object = allocate();
+      *static_cast<volatile char*>(object) = 1;
+      release(object);
+    }
+  };
+  const auto ours_get = [&] { return pools.allocate(kBytes); };
+  const auto ours_put = [&](void* object) { pools.release(object, kBytes); };
+  const auto mi_get = [&] { return mimalloc.allocate(kBytes); };
+  const auto mi_put = [&](void* object) { mimalloc.free(object); };
+  const auto glibc_get = [&] { return glibc.allocate(kBytes); };
+  const auto glibc_put = [&](void* object) { glibc.free(object); };
+  const auto add = [&](const char* metric, const davit::bench::Contest& contest) {
+    report.add({.metric = metric, .value = contest.median_ns[0] / kObjects, .unit = "ns/pair"},
+               2.0);
+    report.add({.metric = std::string(metric) + ", glibc",
+                .value = contest.median_ns[1] / kObjects,
+                .unit = "ns/pair"});
+    report.add({.metric = std::string(metric) + ", mimalloc",
+                .value = contest.median_ns[2] / kObjects,
+                .unit = "ns/pair"});
+  };
+  add("object pairs of 64 B", davit::bench::measure({[&] { pairs(ours_get, ours_put); },
+                                                     [&] { pairs(glibc_get, glibc_put); },
+                                                     [&] { pairs(mi_get, mi_put); }}));
+  add("batches of 256 objects", davit::bench::measure({[&] { batch(ours_get, ours_put); },
+                                                       [&] { batch(glibc_get, glibc_put); },
+                                                       [&] { batch(mi_get, mi_put); }}));
+}
+
 // The highest end of a block over the peak of live bytes, as a mean over traces of one kind.
 void measure_footprint(Report& report, const std::string& kind,
                        const std::vector<AllocationTrace>& traces, double limit) {
@@ -276,6 +321,7 @@ void measure_soak(Report& report, const std::vector<AllocationTrace>& models) {
 int main(int argc, char** argv) {
   Report report("alloc_bench", argc, argv);
   const std::vector<AllocationTrace> models = davit::bench::model_traces(DAVIT_INTERVALS);
+  measure_objects(report);
   measure_time(report, davit::bench::pair_trace(), 0.71);
   for (const AllocationTrace& model : models) measure_time(report, model, 0.80);
   measure_time(report, davit::bench::mixed_trace(1000, 1'000'000, 1), 0.81);
