@@ -44,6 +44,11 @@ class Call {
     if (!recipe.attributes.empty()) {
       std::memcpy(attributes_.data(), recipe.attributes.data(), recipe.attributes.size());
     }
+    context().attributes = attributes_.empty() ? nullptr : attributes_.data();
+    context().input_count = static_cast<uint16_t>(recipe.inputs.size());
+    context().output_count = static_cast<uint16_t>(buffers_.size());
+    context().stream = DVT_NO_INDEX;
+    context().device_kernel = DVT_NO_INDEX;
   }
 
   Status bind(std::span<const ir::TensorData* const> inputs);
@@ -53,7 +58,10 @@ class Call {
  private:
   Status bind_input(uint32_t operand, const ir::TensorData* data);
   Status bind_buffer(uint32_t buffer, DvtDType dtype, std::span<const int64_t> dims);
-  DvtCell** cell_pointers() { return reinterpret_cast<DvtContext*>(context_.data())->cells; }
+  Status bind_static();
+  Status bind_inferred();
+  DvtContext& context() { return *reinterpret_cast<DvtContext*>(context_.data()); }
+  DvtCell** cell_pointers() { return context().cells; }
 
   const NodeView& node_;
   const Recipe& recipe_;
@@ -117,14 +125,18 @@ Status Call::bind(std::span<const ir::TensorData* const> inputs) {
     Status status = bind_input(i, index < inputs.size() ? inputs[index] : nullptr);
     if (!status.ok()) return status;
   }
+  for (const uint32_t index : recipe_.outputs) {
+    if (index != ir::kNone && !node_.output_extents(index)) return bind_inferred();
+  }
+  return bind_static();
+}
+
+// Outputs whose shapes the definition knows.
+Status Call::bind_static() {
   uint32_t buffer = 0;
   for (const uint32_t index : recipe_.outputs) {
     if (index != ir::kNone) {
       const auto extents = node_.output_extents(index);
-      if (!extents) {
-        return node_.error(DVT_UNSUPPORTED, "cannot evaluate: an output's shape is not known",
-                           DVT_STAGE_OPTIMISE);
-      }
       Status status = bind_buffer(buffer, node_.output_dtype(index), *extents);
       if (!status.ok()) return status;
     }
@@ -138,23 +150,44 @@ Status Call::bind(std::span<const ir::TensorData* const> inputs) {
   return {};
 }
 
+// Outputs whose shapes depend on data: the kernel's shape function knows them, or a bound.
+Status Call::bind_inferred() {
+  if (recipe_.kernel->infer == nullptr) {
+    return node_.error(DVT_UNSUPPORTED, "cannot evaluate: an output's shape is not known",
+                       DVT_STAGE_OPTIMISE);
+  }
+  std::vector<DvtTensor> outputs(buffers_.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool is_scratch = i >= recipe_.outputs.size();
+    if (is_scratch || recipe_.outputs[i] != ir::kNone) {
+      outputs[i].dtype = is_scratch ? DvtDType{DVT_U8} : node_.output_dtype(recipe_.outputs[i]);
+    }
+  }
+  std::array<char, 256> reason{};
+  const DvtCode code =
+      recipe_.kernel->infer(&context(), outputs.data(), reason.data(), reason.size());
+  if (code != DVT_OK) {
+    return node_.error(code, std::string(recipe_.kernel->name) + " refuses: " + reason.data(),
+                       DVT_STAGE_OPTIMISE);
+  }
+  for (uint32_t i = 0; i < outputs.size(); ++i) {
+    if (i < recipe_.outputs.size() && recipe_.outputs[i] == ir::kNone) continue;
+    Status status = bind_buffer(i, outputs[i].dtype, {outputs[i].dims, outputs[i].rank});
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
 Status Call::run() {
-  auto* context = reinterpret_cast<DvtContext*>(context_.data());
-  context->attributes = attributes_.empty() ? nullptr : attributes_.data();
-  context->input_count = static_cast<uint16_t>(recipe_.inputs.size());
-  context->output_count =
-      static_cast<uint16_t>(recipe_.outputs.size() + recipe_.workspace_bytes.size());
-  context->stream = DVT_NO_INDEX;
-  context->device_kernel = DVT_NO_INDEX;
   std::array<char, 256> reason{};
   const DvtKernel& kernel = *recipe_.kernel;
   DvtCode code =
-      kernel.check == nullptr ? DVT_OK : kernel.check(context, reason.data(), reason.size());
+      kernel.check == nullptr ? DVT_OK : kernel.check(&context(), reason.data(), reason.size());
   if (code != DVT_OK) {
     return node_.error(code, std::string(kernel.name) + " refuses: " + reason.data(),
                        DVT_STAGE_OPTIMISE);
   }
-  code = kernel.run(context);
+  code = kernel.run(&context());
   if (code != DVT_OK) {
     return node_.error(code, std::string(kernel.name) + " failed", DVT_STAGE_OPTIMISE);
   }
@@ -167,6 +200,7 @@ std::vector<ir::TensorData> Call::take_outputs() {
     const uint32_t index = recipe_.outputs[i];
     if (index == ir::kNone) continue;
     const DvtTensor& tensor = tensors_[recipe_.inputs.size() + i];
+    buffers_[i].resize(tensor.bytes);  // run() may have made it smaller.
     outputs[index] = ir::make_tensor(tensor.dtype, {tensor.dims, tensor.dims + tensor.rank},
                                      std::move(buffers_[i]));
   }

@@ -16,8 +16,10 @@ namespace davit::ops {
 std::span<const OperatorDefinition> activation_operators();
 std::span<const OperatorDefinition> bitwise_operators();
 std::span<const OperatorDefinition> control_operators();
+std::span<const OperatorDefinition> cumulative_operators();
 std::span<const OperatorDefinition> deformable_operators();
 std::span<const OperatorDefinition> elementwise_operators();
+std::span<const OperatorDefinition> generate_operators();
 std::span<const OperatorDefinition> lp_pooling_operators();
 std::span<const OperatorDefinition> movement_operators();
 std::span<const OperatorDefinition> regions_operators();

@@ -23,10 +23,12 @@ DvtKernelTable dvt_kernels_alias(void); /* Identity Reshape Flatten Squeeze Unsq
 DvtKernelTable dvt_kernels_bitwise(void); /* BitShift BitwiseAnd ... */
 DvtKernelTable dvt_kernels_channel_normalisation(void); /* LRN LpNormalization Hardmax ... */
 DvtKernelTable dvt_kernels_convolution(void); /* Conv ConvTranspose */
+DvtKernelTable dvt_kernels_cumulative(void); /* CumSum Trilu */
 DvtKernelTable dvt_kernels_deformable(void); /* DeformConv */
 DvtKernelTable dvt_kernels_elementwise(void); /* Add Equal Relu HardSigmoid Sqrt Clip Cast ... */
 DvtKernelTable dvt_kernels_fill(void); /* Fill Shape Size */
 DvtKernelTable dvt_kernels_gather(void); /* Gather */
+DvtKernelTable dvt_kernels_generate(void); /* EyeLike */
 DvtKernelTable dvt_kernels_group_normalisation(void); /* LayerNormalization GroupNormalization ... */
 DvtKernelTable dvt_kernels_integer_convolution(void); /* ConvInteger QLinearConv */
 DvtKernelTable dvt_kernels_integer_matrix(void); /* MatMulInteger QLinearMatMul */
