@@ -82,6 +82,40 @@ Result<uint32_t> merge_equal_nodes(ir::Module& module, Refusals& refusals);
 // the like that change nothing.
 Result<uint32_t> remove_identities(ir::Module& module, Refusals& refusals);
 
+// Cast(Cast(x)) becomes Cast(x) where the first loses nothing.
+Result<uint32_t> merge_casts(ir::Module& module, Refusals& refusals);
+
+// Views of views (Reshape, Flatten, Squeeze, Unsqueeze, Transposes that move no element) become one
+// Reshape.
+Result<uint32_t> merge_views(ir::Module& module, Refusals& refusals);
+
+// Moves views behind pointwise operators where they meet another view, or free a product's result
+// for fusion.
+Result<uint32_t> move_views(ir::Module& module, Refusals& refusals);
+
+// Transposes of Transposes become one, and those of a Gemm's matrices its attributes.
+Result<uint32_t> merge_transposes(ir::Module& module, Refusals& refusals);
+
+// Moves Transposes behind pointwise operators and Concat where that makes them fewer.
+Result<uint32_t> move_transposes(ir::Module& module, Refusals& refusals);
+
+// Identities of arithmetic that hold bit for bit (x * 1, but x + 0 only where x is never -0),
+// powers of two and squares as products, Clip of Clip.
+Result<uint32_t> simplify_arithmetic(ir::Module& module, Refusals& refusals);
+
+// Weights of Conv, ConvTranspose and Gemm absorb a BatchNormalization. Not exact.
+Result<uint32_t> fold_batch_norms(ir::Module& module, Refusals& refusals);
+
+// Weights of Conv, ConvTranspose, Gemm and MatMul absorb constant factors and addends per channel.
+// Not exact.
+Result<uint32_t> fold_scales(ir::Module& module, Refusals& refusals);
+
+// Conv, MaxPool and AveragePool absorb a Pad.
+Result<uint32_t> fold_pads(ir::Module& module, Refusals& refusals);
+
+// MatMul and an Add become a Gemm. In halves not exact: there is one rounding less.
+Result<uint32_t> fuse_gemm(ir::Module& module, Refusals& refusals);
+
 // What happens to a module at an optimisation level. A level includes those below it.
 enum class Level : uint8_t {
   kRequired,   // -O0: what lowering needs. These passes cannot be disabled.

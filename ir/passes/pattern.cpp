@@ -120,9 +120,6 @@ Status Pattern::index() {
   for (const NodeId node : nodes) {
     if (!graph_.control_inputs(node).empty()) return malformed("there are control edges");
     NodeRule rule{.operators = {std::string(graph_.op(node))}};
-    rule.commutes =
-        graph_.inputs(node).size() == 2 &&
-        std::find(kCommutative.begin(), kCommutative.end(), graph_.op(node)) != kCommutative.end();
     for (const ir::Attribute& attribute : graph_.attributes(node)) {
       if (attribute.name == kOptional) {
         rule.is_optional = true;
@@ -249,12 +246,19 @@ class Matcher {
     }
     state.nodes[index_of(rule)] = node;
     for (const bool turned : {false, true}) {
-      if (turned && !pattern_.rules_[index_of(rule)].commutes) break;
+      if (turned && !commutes(rule, node)) break;
       std::vector<Goal> more = goals;
       if (!add_operands(rule, node, turned, more)) continue;
       if (auto match = solve(state, std::move(more))) return match;
     }
     return std::nullopt;
+  }
+
+  // A rule may name several operators; the one that is there decides.
+  [[nodiscard]] bool commutes(NodeId rule, NodeId node) const {
+    return pattern_.graph_.inputs(rule).size() == 2 &&
+           std::find(kCommutative.begin(), kCommutative.end(), module_.op(node)) !=
+               kCommutative.end();
   }
 
   [[nodiscard]] bool allows(NodeId rule_node, NodeId node) const {

@@ -107,7 +107,6 @@ class Pattern {
     std::vector<std::string> operators;
     std::vector<ir::Attribute> attributes;
     bool is_optional = false;
-    bool commutes = false;
   };
   // Checks the graph and reads the rules from its attributes.
   Status index();

@@ -21,6 +21,16 @@ constexpr std::array kPasses = {
     Pass{"merge_constants", merge_constants, Level::kFold},
     Pass{"merge_equal_nodes", merge_equal_nodes, Level::kFold},
     Pass{"remove_identities", remove_identities, Level::kEliminate},
+    Pass{"merge_casts", merge_casts, Level::kEliminate},
+    Pass{"merge_views", merge_views, Level::kEliminate},
+    Pass{"move_views", move_views, Level::kEliminate},
+    Pass{"merge_transposes", merge_transposes, Level::kEliminate},
+    Pass{"move_transposes", move_transposes, Level::kEliminate},
+    Pass{"simplify_arithmetic", simplify_arithmetic, Level::kEliminate},
+    Pass{"fold_batch_norms", fold_batch_norms, Level::kEliminate},
+    Pass{"fold_scales", fold_scales, Level::kEliminate},
+    Pass{"fold_pads", fold_pads, Level::kEliminate},
+    Pass{"fuse_gemm", fuse_gemm, Level::kEliminate},
 };
 constexpr size_t kFoldConstants = 1;
 constexpr size_t kRemoveDeadNodes = 3;

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "lowering/compile.hpp"
 #include "lowering/image/image_model.hpp"
@@ -51,10 +52,12 @@ davit::ir::Module convolution() {
   return tiny.build({y});
 }
 
-void check_golden(const std::string& name, const davit::ir::Module& module) {
+void check_golden(const std::string& name, const davit::ir::Module& module,
+                  const std::vector<std::string>& disabled_passes = {}) {
   for (const DvtTarget target : {DVT_TARGET_CPU, DVT_TARGET_ASCEND}) {
     davit::compiler::CompileOptions options;
     options.target = target;
+    options.disabled_passes = disabled_passes;
     const auto image = davit::compiler::compile_module(module, options);
     REQUIRE_MESSAGE(image.ok(), image.status().to_string());
     const davit::testing::AlignedBytes aligned(image->bytes);
@@ -80,7 +83,8 @@ TEST_CASE("chain") {
   check_golden("chain", chain());
 }
 TEST_CASE("views") {
-  check_golden("views", views());
+  // Passes would leave lowering no views of views.
+  check_golden("views", views(), {"merge_views", "move_views"});
 }
 TEST_CASE("convolution") {
   check_golden("convolution", convolution());

@@ -136,6 +136,16 @@ TEST_CASE("a node may be one of several operators") {
   CHECK(matches(either, "input %a: f32[2] (%b) = Abs (%a) (%y) = Neg (%b) output (%y)") == "");
 }
 
+TEST_CASE("of several operators, the one that is there says whether operands may change places") {
+  const Pattern either = Pattern::of(
+      "input %x const %k: f32[] = {2} "
+      "(%y) = Mul (%x, %k) { pattern.or = strings [\"Div\"] } output (%y)");
+  const std::string head = "input %a: f32[2] const %k: f32[] = {2} (%y) = ";
+  CHECK(matches(either, head + "Mul \"y\" (%k, %a) output (%y)") == "y ");
+  CHECK(matches(either, head + "Div \"y\" (%a, %k) output (%y)") == "y ");
+  CHECK(matches(either, head + "Div \"y\" (%k, %a) output (%y)") == "");
+}
+
 TEST_CASE("optional nodes may be missing") {
   const Pattern pattern = Pattern::of(R"(
     input %x input %bias
