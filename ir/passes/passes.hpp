@@ -120,8 +120,8 @@ Result<uint32_t> fuse_gemm(ir::Module& module, Refusals& refusals);
 enum class Level : uint8_t {
   kRequired,   // -O0: what lowering needs. These passes cannot be disabled.
   kFold,       // -O1: folding, dead code, duplicates. Results keep their bits.
-  kEliminate,  // -O2: nodes that need not be; weights absorb constant arithmetic.
-  kFuse,       // -O3: fused operators.
+  kEliminate,  // -O2: nodes that need not be.
+  kFuse,       // -O3: weights absorb constant arithmetic, which rounds elsewhere; fused operators.
 };
 
 struct Pass {

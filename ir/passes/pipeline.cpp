@@ -27,8 +27,8 @@ constexpr std::array kPasses = {
     Pass{"merge_transposes", merge_transposes, Level::kEliminate},
     Pass{"move_transposes", move_transposes, Level::kEliminate},
     Pass{"simplify_arithmetic", simplify_arithmetic, Level::kEliminate},
-    Pass{"fold_batch_norms", fold_batch_norms, Level::kEliminate},
-    Pass{"fold_scales", fold_scales, Level::kEliminate},
+    Pass{"fold_batch_norms", fold_batch_norms, Level::kFuse},
+    Pass{"fold_scales", fold_scales, Level::kFuse},
     Pass{"fold_pads", fold_pads, Level::kEliminate},
     Pass{"fuse_gemm", fuse_gemm, Level::kEliminate},
 };

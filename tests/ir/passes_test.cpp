@@ -334,6 +334,7 @@ TEST_CASE("the graph is shown after every pass, and who looks may end the work")
   std::vector<std::string> names;
   std::vector<size_t> node_counts;
   passes::SimplifyOptions options;
+  options.level = passes::Level::kFuse;
   options.after_pass = [&](std::string_view pass, const Module& shown) {
     names.emplace_back(pass);
     node_counts.push_back(shown.graph_nodes(kMainGraph).size());

@@ -122,8 +122,8 @@ bool check(const std::string& path, std::vector<ReferenceSet>& sets, double tole
       good = report(set.name + " run " + std::to_string(run),
                     Status(DVT_INTERNAL, DVT_STAGE_RUN, "other bits than before"));
     }
-    // Two rounds settle what is cached.
-    if (run + 1 == int(2 * sets.size())) dvt_executor_statistics(executor, &settled);
+    // Four rounds settle what is cached: each return of cached memory doubles what may be kept.
+    if (run + 1 == int(4 * sets.size())) dvt_executor_statistics(executor, &settled);
   }
   DvtExecutorStatistics statistics;
   dvt_executor_statistics(executor, &statistics);
@@ -215,7 +215,7 @@ int main(int argc, char** argv) {
                     .expected = read_arrays(refs + "/" + dir, set["outputs"]),
                     .first = {}});
   }
-  const int count = std::max(runs != nullptr ? std::atoi(runs) : kRuns, int(2 * sets.size()));
+  const int count = std::max(runs != nullptr ? std::atoi(runs) : kRuns, int(4 * sets.size()));
   const bool good = check(path, sets, (*model)["tolerance_of_max"].get<double>(), count);
   return good && check_on_device(path, sets) ? 0 : 1;
 }
