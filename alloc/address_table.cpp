@@ -5,7 +5,7 @@
 namespace davit::alloc {
 
 bool AddressTable::grow() {
-  const size_t size = entries_.size() > 0 ? entries_.size() * 2 : 64;
+  const size_t size = !entries_.empty() ? entries_.size() * 2 : 64;
   GrowArray<uint64_t> before(entries_.memory());
   if (size > UINT32_MAX || !before.assign_zeroed(size)) return false;
   entries_.swap(before);

@@ -28,7 +28,7 @@ struct OwnerTotal {
 };
 
 // malloc and free.
-DvtHostMemory default_host();
+DvtMetadataMemory default_host();
 
 }  // namespace davit::alloc
 

@@ -45,7 +45,7 @@ bool source_makes_sense(const DvtMemorySource& source) {
 struct Validated {
   DvtAllocatorOptions options;
   DvtMemorySource source;
-  DvtHostMemory metadata;
+  DvtMetadataMemory metadata;
   DvtAllocatorHooks hooks;
 };
 
@@ -87,7 +87,7 @@ bool validate(const DvtAllocatorOptions* given, Validated* out) {
 
 }  // namespace
 
-DvtHostMemory davit::alloc::default_host() {
+DvtMetadataMemory davit::alloc::default_host() {
   return {nullptr, host_allocate, host_release};
 }
 
@@ -100,7 +100,7 @@ DvtCode dvt_allocator_create(const DvtAllocatorOptions* options, DvtAllocator** 
   *out = nullptr;
   Validated validated{};
   if (!validate(options, &validated)) return DVT_INVALID_ARGUMENT;
-  const DvtHostMemory& host = validated.metadata;
+  const DvtMetadataMemory& host = validated.metadata;
   void* place = host.allocate(host.user, sizeof(DvtAllocator));
   if (place == nullptr) return DVT_OUT_OF_MEMORY;
   auto* allocator = new (place) DvtAllocator(validated.options);

@@ -64,11 +64,11 @@ DvtMemorySource dvt_device_source(DvtDevice* device);
 
 /* Where metadata comes from. allocate() returns NULL when there is none, else memory aligned to
  * 16 bytes. */
-typedef struct DvtHostMemory {
+typedef struct DvtMetadataMemory {
   void* user;
   void* (*allocate)(void* user, size_t bytes);
   void (*release)(void* user, void* address);
-} DvtHostMemory;
+} DvtMetadataMemory;
 
 /* ---- What a failing malloc does ---------------------------------------------------------------
  * In this order, each if it is set:
@@ -111,11 +111,11 @@ typedef struct DvtAllocatorOptions {
   /* Memory is taken in steps of this: pages committed at once, or the smallest range where the
    * source has none. 0: 2 MiB. */
   uint64_t segment_bytes;
-  uint64_t limit_bytes;           /* Most that may be taken from the source. 0: no limit of ours. */
-  uint64_t watermark_bytes;       /* Above it, recycling comes before growing. 0: the limit. */
-  const DvtMemorySource* source;  /* NULL: the host. */
-  const DvtHostMemory* metadata;  /* NULL: malloc and free. */
-  const DvtAllocatorHooks* hooks; /* NULL: none. */
+  uint64_t limit_bytes;          /* Most that may be taken from the source. 0: no limit of ours. */
+  uint64_t watermark_bytes;      /* Above it, recycling comes before growing. 0: the limit. */
+  const DvtMemorySource* source; /* NULL: the host. */
+  const DvtMetadataMemory* metadata; /* NULL: malloc and free. */
+  const DvtAllocatorHooks* hooks;    /* NULL: none. */
 } DvtAllocatorOptions;
 void dvt_allocator_options_init(DvtAllocatorOptions* options);
 

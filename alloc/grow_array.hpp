@@ -15,10 +15,10 @@
 
 namespace davit::alloc {
 
-// Counts what is taken from a DvtHostMemory.
+// Counts what is taken from a DvtMetadataMemory.
 class MetadataMemory {
  public:
-  explicit MetadataMemory(const DvtHostMemory& host) : host_(host) {}
+  explicit MetadataMemory(const DvtMetadataMemory& host) : host_(host) {}
 
   [[nodiscard]] void* allocate(size_t bytes) {
     void* address = host_.allocate(host_.user, bytes);
@@ -33,7 +33,7 @@ class MetadataMemory {
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
 
  private:
-  DvtHostMemory host_;
+  DvtMetadataMemory host_;
   uint64_t bytes_ = 0;
 };
 
@@ -41,9 +41,12 @@ template <class T>
 class GrowArray {
   static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 16);
 
+  static constexpr size_t kStride =
+      sizeof(T);  // NOLINT(bugprone-sizeof-expression): a pointer, too.
+
  public:
   explicit GrowArray(MetadataMemory& memory) : memory_(&memory) {}
-  ~GrowArray() { memory_->release(data_, capacity_ * sizeof(T)); }
+  ~GrowArray() { memory_->release(data_, capacity_ * kStride); }
   GrowArray(const GrowArray&) = delete;
   GrowArray& operator=(const GrowArray&) = delete;
 
@@ -52,11 +55,11 @@ class GrowArray {
     if (count <= capacity_) return true;
     size_t capacity = capacity_ > 0 ? capacity_ : 16;
     while (capacity < count) capacity *= 2;
-    if (capacity > SIZE_MAX / sizeof(T)) return false;
-    void* grown = memory_->allocate(capacity * sizeof(T));
+    if (capacity > SIZE_MAX / kStride) return false;
+    void* grown = memory_->allocate(capacity * kStride);
     if (grown == nullptr) return false;
-    if (size_ > 0) std::memcpy(grown, data_, size_ * sizeof(T));
-    memory_->release(data_, capacity_ * sizeof(T));
+    if (size_ > 0) std::memcpy(grown, data_, size_ * kStride);
+    memory_->release(data_, capacity_ * kStride);
     data_ = static_cast<T*>(grown);
     capacity_ = capacity;
     return true;
@@ -71,19 +74,19 @@ class GrowArray {
   T pop_back() { return data_[--size_]; }
   // Precondition: reserve(size() + 1) has succeeded.
   void insert(size_t index, const T& value) {
-    std::memmove(data_ + index + 1, data_ + index, (size_ - index) * sizeof(T));
+    std::memmove(data_ + index + 1, data_ + index, (size_ - index) * kStride);
     data_[index] = value;
     ++size_;
   }
   void erase(size_t index) {
-    std::memmove(data_ + index, data_ + index + 1, (size_ - index - 1) * sizeof(T));
+    std::memmove(data_ + index, data_ + index + 1, (size_ - index - 1) * kStride);
     --size_;
   }
   void truncate(size_t count) { size_ = count; }
   // Makes it `count` zero bytes' worth of elements. False, and nothing changed, without memory.
   [[nodiscard]] bool assign_zeroed(size_t count) {
     if (!reserve(count)) return false;
-    std::memset(static_cast<void*>(data_), 0, count * sizeof(T));
+    std::memset(static_cast<void*>(data_), 0, count * kStride);
     size_ = count;
     return true;
   }

@@ -29,7 +29,7 @@ class ObjectPools {
   static constexpr size_t kLargest = size_t{32} << 10;
   static constexpr size_t kSlabBytes = size_t{64} << 10;
 
-  explicit ObjectPools(const DvtHostMemory& host) : host_(host) { free_.fill(nullptr); }
+  explicit ObjectPools(const DvtMetadataMemory& host) : host_(host) { free_.fill(nullptr); }
   ~ObjectPools();
   ObjectPools(const ObjectPools&) = delete;
   ObjectPools& operator=(const ObjectPools&) = delete;
@@ -49,13 +49,16 @@ class ObjectPools {
 #ifndef NDEBUG
     poison(address, class_bytes(kind));
 #endif
-    free_[kind] = new (address) Free{free_[kind]};
+    auto* object = static_cast<Free*>(address);
+    object->next = free_[kind];
+    free_[kind] = object;
   }
 
   // Null when the host has no memory.
   template <class T, class... Arguments>
   [[nodiscard]] T* make(Arguments&&... arguments) {
-    static_assert(sizeof(T) <= kLargest && alignof(T) <= kGranule);
+    static_assert(sizeof(T) <= kLargest);
+    static_assert(alignof(T) <= kGranule);
     static_assert(std::is_nothrow_constructible_v<T, Arguments...>);
     void* place = allocate(sizeof(T));
     return place == nullptr ? nullptr : new (place) T(std::forward<Arguments>(arguments)...);
@@ -77,7 +80,7 @@ class ObjectPools {
     const size_t last = bytes == 0 ? 0 : (bytes - 1) / kGranule;
     if (last < 4) return last;
     const auto shift = static_cast<size_t>(std::bit_width(last)) - 3;
-    return (shift + 1) * 4 + (last >> shift & 3);
+    return 4 * shift + 4 + (last >> shift & 3);
   }
   [[nodiscard]] static constexpr size_t class_bytes(size_t kind) {
     return kind < 4 ? (kind + 1) * kGranule : (kind % 4 + 5) * kGranule << (kind / 4 - 1);
@@ -95,7 +98,7 @@ class ObjectPools {
   void* carve(size_t kind);
   static void poison(void* address, size_t bytes);
 
-  DvtHostMemory host_;
+  DvtMetadataMemory host_;
   std::array<Free*, kClasses> free_;
   Slab* slabs_ = nullptr;
   std::byte* rest_ = nullptr;  // Of the first slab.

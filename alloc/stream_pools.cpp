@@ -43,7 +43,7 @@ uint64_t bit(uint32_t stream) {
 
 struct DvtStreamPools {
  public:
-  DvtStreamPools(const DvtStreamPoolsOptions& options, const DvtHostMemory& host,
+  DvtStreamPools(const DvtStreamPoolsOptions& options, const DvtMetadataMemory& host,
                  const DvtAllocatorHooks& hooks)
       : memory_(host),
         device_(options.device),
@@ -58,7 +58,7 @@ struct DvtStreamPools {
         ids_(memory_) {}
   ~DvtStreamPools();
 
-  DvtCode init(const DvtStreamPoolsOptions& options, const DvtHostMemory& host);
+  DvtCode init(const DvtStreamPoolsOptions& options, const DvtMetadataMemory& host);
 
   DvtCode allocate(uint32_t stream, uint64_t bytes, uint32_t owner, DvtBlock* out);
   DvtCode use(uint64_t id, uint32_t stream);
@@ -75,7 +75,7 @@ struct DvtStreamPools {
   MetadataMemory& memory() { return memory_; }
 
  private:
-  DvtCode add_pool(const DvtStreamPoolsOptions& options, const DvtHostMemory& host, Pool* pool);
+  DvtCode add_pool(const DvtStreamPoolsOptions& options, const DvtMetadataMemory& host, Pool* pool);
   StreamBlock* live_block(uint64_t id);
   // A block of another birth whose last uses are all ordered before `stream`, the smallest that
   // fits.
@@ -122,7 +122,7 @@ DvtStreamPools::~DvtStreamPools() {
   dvt_allocator_destroy(shared_);
 }
 
-DvtCode DvtStreamPools::init(const DvtStreamPoolsOptions& options, const DvtHostMemory& host) {
+DvtCode DvtStreamPools::init(const DvtStreamPoolsOptions& options, const DvtMetadataMemory& host) {
   if (!clocks_.init(options.stream_count, options.event_count)) return DVT_OUT_OF_MEMORY;
   if (!pools_.reserve(options.stream_count) || !streams_.reserve(options.stream_count) ||
       !events_.reserve(options.event_count)) {
@@ -150,8 +150,8 @@ DvtCode DvtStreamPools::init(const DvtStreamPoolsOptions& options, const DvtHost
 }
 
 // The pool's hooks are where the failure path of the pools is spelled out.
-DvtCode DvtStreamPools::add_pool(const DvtStreamPoolsOptions& options, const DvtHostMemory& host,
-                                 Pool* pool) {
+DvtCode DvtStreamPools::add_pool(const DvtStreamPoolsOptions& options,
+                                 const DvtMetadataMemory& host, Pool* pool) {
   const DvtMemorySource source{
       .name = options.device->vtable->name,
       .user = this,
@@ -329,8 +329,8 @@ void DvtStreamPools::recycle(Pool& pool) {
 
 // Only after all streams were synchronised: the memory may go to any of them.
 void DvtStreamPools::trim_pools(const Pool* except) {
-  for (Pool& pool : pools_) {
-    if (&pool != except) dvt_allocator_trim(pool.allocator, 0);
+  for (size_t i = 0; i < pools_.size(); ++i) {
+    if (&pools_[i] != except) dvt_allocator_trim(pools_[i].allocator, 0);
   }
 }
 
@@ -412,8 +412,8 @@ DvtCode dvt_stream_pools_create(const DvtStreamPoolsOptions* options, DvtStreamP
       options->streams == nullptr || (options->event_count > 0 && options->events == nullptr)) {
     return DVT_INVALID_ARGUMENT;
   }
-  const DvtHostMemory host = options->shared.metadata != nullptr ? *options->shared.metadata
-                                                                 : davit::alloc::default_host();
+  const DvtMetadataMemory host = options->shared.metadata != nullptr ? *options->shared.metadata
+                                                                     : davit::alloc::default_host();
   const DvtAllocatorHooks hooks =
       options->shared.hooks != nullptr ? *options->shared.hooks : DvtAllocatorHooks{};
   void* place = host.allocate(host.user, sizeof(DvtStreamPools));

@@ -17,7 +17,6 @@
 namespace {
 
 using davit::bench::AllocationTrace;
-using davit::bench::Clock;
 using davit::bench::Replay;
 using davit::bench::Report;
 

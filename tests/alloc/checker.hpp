@@ -168,7 +168,7 @@ class FakeSource {
 // malloc and free that count, and fail at the chosen call.
 class FakeHost {
  public:
-  DvtHostMemory memory() {
+  DvtMetadataMemory memory() {
     return {this,
             [](void* user, size_t bytes) -> void* {
               auto& self = *static_cast<FakeHost*>(user);

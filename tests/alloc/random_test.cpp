@@ -29,7 +29,7 @@ class Trace {
   explicit Trace(uint32_t seed)
       : random_(seed), commits_(seed % 2 == 0), fake_(commits_, 4096), checker_(alignment(seed)) {
     const DvtMemorySource source = fake_.source();
-    const DvtHostMemory host = host_.memory();
+    const DvtMetadataMemory host = host_.memory();
     DvtAllocatorOptions options = default_options();
     options.source = &source;
     options.metadata = &host;
@@ -182,7 +182,7 @@ TEST_CASE("creation without host memory fails and leaves nothing") {
   for (uint64_t call = 1; call <= 2; ++call) {
     FakeHost host;
     host.fail_in = call;
-    const DvtHostMemory memory = host.memory();
+    const DvtMetadataMemory memory = host.memory();
     DvtAllocatorOptions options = default_options();
     options.metadata = &memory;
     DvtAllocator* out = nullptr;
@@ -196,7 +196,7 @@ TEST_CASE("a steady state takes nothing from the host or the source") {
   FakeSource source(true, 4096);
   FakeHost host;
   const DvtMemorySource below = source.source();
-  const DvtHostMemory memory = host.memory();
+  const DvtMetadataMemory memory = host.memory();
   DvtAllocatorOptions options = default_options();
   options.source = &below;
   options.metadata = &memory;
