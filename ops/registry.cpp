@@ -27,6 +27,7 @@ std::vector<OperatorDefinition> join_families() {
       cumulative_operators(),
       deformable_operators(),
       elementwise_operators(),
+      gather_operators(),
       generate_operators(),
       group_normalisation_operators(),
       integer_convolution_operators(),

@@ -404,32 +404,6 @@ Result<Recipe> recipe_pad(const NodeView& node) {
   return movement_recipe(node, "Pad", attribute_bytes(record), std::move(inputs));
 }
 
-// ---- Gather -----------------------------------------------------------------------------------
-
-Status infer_gather(const NodeView& node, std::span<InferredOutput> outputs) {
-  outputs[0].dtype = node.input_dtype(0);
-  const DvtDType indices = node.input_dtype(1);
-  if (indices != DVT_DTYPE_NONE && indices != DVT_I32 && indices != DVT_I64) {
-    return mismatch(node, "indices must be integers", "i32 or i64",
-                    std::string(dtype_name(indices)));
-  }
-  const ir::Shape* shape = node.input_shape(0);
-  if (shape == nullptr) return {};
-  auto axis = require_axis(node, node.attribute_int("axis", 0), shape->size());
-  if (!axis.ok()) return std::move(axis.status());
-  const ir::Shape* index_shape = node.input_shape(1);
-  if (index_shape == nullptr) return {};
-  ir::Shape output(shape->begin(), shape->begin() + *axis);
-  output.insert(output.end(), index_shape->begin(), index_shape->end());
-  output.insert(output.end(), shape->begin() + *axis + 1, shape->end());
-  outputs[0].shape = std::move(output);
-  return {};
-}
-
-Result<Recipe> recipe_gather(const NodeView& node) {
-  return plain_recipe(node, find_kernel("Gather"), axis_bytes(node));
-}
-
 // ---- Expand, Tile, ConstantOfShape ------------------------------------------------------------
 
 // Constant extents as a shape; refuses negative ones.
@@ -547,12 +521,6 @@ Result<Recipe> recipe_constant_of_shape(const NodeView& node) {
   return recipe;
 }
 
-DvtTaskCost cost_gather(const NodeView& node) {
-  DvtTaskCost cost = part_cost(node);
-  cost.read_bytes += input_bytes(node, 1);
-  return cost;
-}
-
 // ---- Table ------------------------------------------------------------------------------------
 
 constexpr std::array kOperators = {
@@ -570,8 +538,6 @@ constexpr std::array kOperators = {
     OperatorDefinition{"", "Pad", 2, 10, 1, 1, 1, 1, infer_pad, recipe_pad, move_cost},
     OperatorDefinition{"", "Pad", 11, 17, 2, 3, 1, 1, infer_pad, recipe_pad, move_cost},
     OperatorDefinition{"", "Pad", 18, INT64_MAX, 2, 4, 1, 1, infer_pad, recipe_pad, move_cost},
-    OperatorDefinition{"", "Gather", 1, INT64_MAX, 2, 2, 1, 1, infer_gather, recipe_gather,
-                       cost_gather},
     OperatorDefinition{"", "Expand", 8, INT64_MAX, 2, 2, 1, 1, infer_expand, recipe_expand,
                        move_cost},
     OperatorDefinition{"", "Tile", 6, INT64_MAX, 2, 2, 1, 1, infer_tile, recipe_tile, move_cost},

@@ -27,7 +27,7 @@ DvtKernelTable dvt_kernels_cumulative(void); /* CumSum Trilu */
 DvtKernelTable dvt_kernels_deformable(void); /* DeformConv */
 DvtKernelTable dvt_kernels_elementwise(void); /* Add Equal Relu HardSigmoid Sqrt Clip Cast ... */
 DvtKernelTable dvt_kernels_fill(void); /* Fill Shape Size */
-DvtKernelTable dvt_kernels_gather(void); /* Gather */
+DvtKernelTable dvt_kernels_gather(void); /* Gather GatherElements GatherND */
 DvtKernelTable dvt_kernels_generate(void); /* EyeLike */
 DvtKernelTable dvt_kernels_group_normalisation(void); /* LayerNormalization GroupNormalization ... */
 DvtKernelTable dvt_kernels_integer_convolution(void); /* ConvInteger QLinearConv */
@@ -43,6 +43,7 @@ DvtKernelTable dvt_kernels_recurrent(void); /* LSTM GRU RNN */
 DvtKernelTable dvt_kernels_reduction(void); /* ReduceMean ... */
 DvtKernelTable dvt_kernels_regions(void); /* RoiAlign MaxRoiPool */
 DvtKernelTable dvt_kernels_resize(void); /* Resize */
+DvtKernelTable dvt_kernels_scatter(void); /* ScatterElements ScatterND */
 DvtKernelTable dvt_kernels_sampling(void); /* GridSample AffineGrid */
 DvtKernelTable dvt_kernels_unpooling(void); /* MaxUnpool */
 /* clang-format on */

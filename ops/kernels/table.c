@@ -39,6 +39,7 @@ static void join(void) {
       dvt_kernels_reduction(),
       dvt_kernels_regions(),
       dvt_kernels_resize(),
+      dvt_kernels_scatter(),
       dvt_kernels_sampling(),
       dvt_kernels_unpooling(),
       /* clang-format on */
