@@ -32,6 +32,7 @@ std::vector<OperatorDefinition> join_families() {
       group_normalisation_operators(),
       integer_convolution_operators(),
       integer_matrix_operators(),
+      keep_operators(),
       lp_pooling_operators(),
       matrix_operators(),
       movement_operators(),
@@ -44,6 +45,7 @@ std::vector<OperatorDefinition> join_families() {
       regions_operators(),
       resize_operators(),
       sampling_operators(),
+      selection_operators(),
       shape_operators(),
       unpooling_operators(),
   };

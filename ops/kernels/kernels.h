@@ -32,6 +32,7 @@ DvtKernelTable dvt_kernels_generate(void); /* EyeLike */
 DvtKernelTable dvt_kernels_group_normalisation(void); /* LayerNormalization GroupNormalization ... */
 DvtKernelTable dvt_kernels_integer_convolution(void); /* ConvInteger QLinearConv */
 DvtKernelTable dvt_kernels_integer_matrix(void); /* MatMulInteger QLinearMatMul */
+DvtKernelTable dvt_kernels_keep(void); /* NonZero Compress Unique NonMaxSuppression */
 DvtKernelTable dvt_kernels_lp_pooling(void); /* LpPool GlobalLpPool */
 DvtKernelTable dvt_kernels_matrix(void); /* MatMul Gemm */
 DvtKernelTable dvt_kernels_movement(void); /* Copy Concat Split Transpose Slice Pad Expand Tile */
@@ -43,6 +44,7 @@ DvtKernelTable dvt_kernels_recurrent(void); /* LSTM GRU RNN */
 DvtKernelTable dvt_kernels_reduction(void); /* ReduceMean ... */
 DvtKernelTable dvt_kernels_regions(void); /* RoiAlign MaxRoiPool */
 DvtKernelTable dvt_kernels_resize(void); /* Resize */
+DvtKernelTable dvt_kernels_selection(void); /* ArgMax ArgMin TopK OneHot */
 DvtKernelTable dvt_kernels_scatter(void); /* ScatterElements ScatterND */
 DvtKernelTable dvt_kernels_sampling(void); /* GridSample AffineGrid */
 DvtKernelTable dvt_kernels_unpooling(void); /* MaxUnpool */

@@ -28,6 +28,7 @@ static void join(void) {
       dvt_kernels_group_normalisation(),
       dvt_kernels_integer_convolution(),
       dvt_kernels_integer_matrix(),
+      dvt_kernels_keep(),
       dvt_kernels_lp_pooling(),
       dvt_kernels_matrix(),
       dvt_kernels_movement(),
@@ -40,6 +41,7 @@ static void join(void) {
       dvt_kernels_regions(),
       dvt_kernels_resize(),
       dvt_kernels_scatter(),
+      dvt_kernels_selection(),
       dvt_kernels_sampling(),
       dvt_kernels_unpooling(),
       /* clang-format on */
