@@ -119,7 +119,9 @@ TEST_CASE("malformed headers are refused with the file's name") {
       {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "twice"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': (1,)}", "'shape' twice"},
   };
-  for (const auto& [header, words] : bad) {
+  for (const auto& [bad_header, bad_words] : bad) {
+    const auto& header = bad_header;  // clang 14 captures no structured bindings.
+    const auto& words = bad_words;
     const auto array = parse_npy(file_of(header, 4), "some.npy");
     REQUIRE_MESSAGE(!array.ok(), header);
     const std::string error = array.status().to_string();

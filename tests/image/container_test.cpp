@@ -57,7 +57,9 @@ TEST_CASE("header rules") {
 }
 
 TEST_CASE("J8: another major or a newer minor is refused, and the text has both versions") {
-  for (const auto& [major, minor] : {std::pair(2, 0), std::pair(0, 9), std::pair(1, 3)}) {
+  for (const auto& [bad_major, bad_minor] : {std::pair(2, 0), std::pair(0, 9), std::pair(1, 3)}) {
+    const int major = bad_major;  // clang 14 captures no structured bindings.
+    const int minor = bad_minor;
     const auto bytes = changed([&](Container& c) {
       c.header.version_major = static_cast<uint16_t>(major);
       c.header.version_minor = static_cast<uint16_t>(minor);

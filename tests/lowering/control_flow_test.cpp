@@ -164,7 +164,8 @@ TEST_CASE("Loop: states, collected results, no iteration, a condition that is fa
     CHECK(floats(three[0]) == std::vector<float>{4, -8});
     CHECK(three[1].dims == std::vector<int64_t>{3, 2});
     CHECK(floats(three[1]) == std::vector<float>{2, -4, 3, -6, 4, -8});
-    for (const auto& [trip, go] : {std::pair(0, true), std::pair(5, false), std::pair(-1, true)}) {
+    for (const auto& [trips, go] : {std::pair(0, true), std::pair(5, false), std::pair(-1, true)}) {
+      const int trip = trips;  // clang 14 captures no structured bindings.
       CAPTURE(trip);
       const auto none = run(module, {i64(trip), boolean(go), x});
       CHECK(floats(none[0]) == std::vector<float>{1, -2});

@@ -355,7 +355,8 @@ TEST_CASE("unary kernels on floats follow libm and keep NaN") {
   std::vector<double> wide(x.begin(), x.end());
   std::vector<uint16_t> half;
   for (int i = 0; i < 2000; ++i) half.push_back(uint16_t(random.engine()()));
-  for (const auto& [op, fn] : ops) {
+  for (const auto& [name, fn] : ops) {
+    const std::string op = name;  // clang 14 captures no structured bindings.
     INFO(op);
     const auto f32 = run_unary(op + ".f32", DVT_F32, x, &activation);
     const auto f64 = run_unary(op + ".f64", DVT_F64, wide, &activation);

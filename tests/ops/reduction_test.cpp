@@ -128,7 +128,8 @@ TEST_CASE("integers") {
       {"ReduceSum", {3, -2}},        {"ReduceMean", {1, 0}},  {"ReduceMax", {4, 7}},
       {"ReduceMin", {-2, -9}},       {"ReduceProd", {-8, 0}}, {"ReduceL1", {7, 16}},
       {"ReduceSumSquare", {21, 130}}};
-  for (const auto& [op, values] : expected) {
+  for (const auto& [name, values] : expected) {
+    const std::string op = name;  // clang 14 captures no structured bindings.
     INFO(op);
     OneNode node(op, 13);
     node.constant(x);
