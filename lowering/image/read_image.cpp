@@ -18,7 +18,9 @@ std::vector<Port> read_ports(const exec::ImageView& view,
   for (const exec::PortView& port : ports) {
     Port& p = out.emplace_back(Port{.name = view.strings[port.name], .value = port.value});
     const DvtTensor& tensor = view.descs[port.desc];
-    for (uint32_t d = 0; d < tensor.rank; ++d) {
+    // A rank that is known at run time only has no dims here.
+    const uint32_t rank = tensor.rank == DVT_RANK_UNKNOWN ? 0 : tensor.rank;
+    for (uint32_t d = 0; d < rank; ++d) {
       if (port.dims == nullptr) {
         p.dims.push_back({tensor.dims[d], tensor.dims[d], ""});
       } else {

@@ -42,7 +42,8 @@ static DvtCode run_gather(void* context) {
   const size_t row =
       empty ? 0 : (size_t)product(input, axis + 1, input->rank) * dvt_dtype_size(input->dtype);
   for (int64_t o = 0; o < outer; ++o) {
-    const char* from = (const char*)dvt_input_data(ctx, 0) + (size_t)(o * extent) * row;
+    const char* from = dvt_input_data(ctx, 0);
+    if (row > 0) from += (size_t)(o * extent) * row;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t index = dvt_index_at(dvt_input(ctx, 1), i, extent);
       if (index < 0) return DVT_INVALID_ARGUMENT;

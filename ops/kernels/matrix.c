@@ -273,8 +273,11 @@ static DvtCode run_matmul(const DvtContext* ctx, DvtDType dtype) {
       b0 += index[i] * batches.b_step[i];
     }
     if (blocked) {
-      multiply_f32(&batches.product, (const float*)a + a0, (const float*)b + b0, &none,
-                   (float*)y + y0, dvt_output_data(ctx, 1));
+      /* An empty operand has no address. */
+      const float* a_matrix = a0 > 0 ? (const float*)a + a0 : a;
+      const float* b_matrix = b0 > 0 ? (const float*)b + b0 : b;
+      multiply_f32(&batches.product, a_matrix, b_matrix, &none, (float*)y + y0,
+                   dvt_output_data(ctx, 1));
     } else {
       multiply_any(&batches.product, a, a0, b, b0, &none, y, y0, dtype);
     }

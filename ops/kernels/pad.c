@@ -167,7 +167,8 @@ DvtCode dvt_pad_run(void* context) {
     if (constant) {
       dvt_fill(to, pad.value, pad.size, (uint64_t)count);
     } else {
-      const char* from = (const char*)dvt_input_data(ctx, 0) + (size_t)offset * pad.size;
+      const char* from = dvt_input_data(ctx, 0);
+      if (offset > 0) from += (size_t)offset * pad.size; /* An empty input has no address. */
       pad_row(&pad, &axes[last], from, to, count);
     }
     for (uint32_t d = last; d > 0 && ++index[d - 1] == output->dims[d - 1]; --d) index[d - 1] = 0;

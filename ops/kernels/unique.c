@@ -143,8 +143,9 @@ DvtCode dvt_unique_run(void* context) {
   if (code != DVT_OK) return code;
   items.x = dvt_input_data(ctx, 0);
   int64_t* order = dvt_output_data(ctx, WORKSPACE);
-  int64_t* group = order + items.count;
-  int64_t* first = group + items.count;
+  /* Without items there may be no workspace. */
+  int64_t* group = items.count > 0 ? order + items.count : order;
+  int64_t* first = items.count > 0 ? group + items.count : order;
   const int64_t groups = group_items(&items, order, group, first);
   if (((const DvtKeepAttributes*)ctx->attributes)->sorted == 0) {
     order_by_appearance(&items, group, first, order);

@@ -147,7 +147,7 @@ TEST_CASE("launches and copies with bad addresses are refused at submission") {
   CHECK(dvt_npu_copy_async(npu.get(), stream, DVT_COPY_HOST_TO_DEVICE, good, good, 64, "device") ==
         DVT_INVALID_ARGUMENT);
   CHECK(message_has("host source"));
-  CHECK(dvt_npu_copy_async(npu.get(), stream, static_cast<DvtCopyKind>(9), good, good, 64, "") ==
+  CHECK(dvt_npu_copy_async(npu.get(), stream, static_cast<DvtCopyKind>(0), good, good, 64, "") ==
         DVT_INVALID_ARGUMENT);
   CHECK(dvt_npu_memset_async(npu.get(), stream, good, 0, 65) == DVT_INVALID_ARGUMENT);
   // Records that point outside themselves.

@@ -197,7 +197,7 @@ Values suppressed(const Scene& scene, int64_t limit, double iou, const double* t
   Values kept;
   for (int64_t b = 0; b < scene.batches; ++b) {
     for (int64_t c = 0; c < scene.classes; ++c) {
-      const double* scores = &scene.scores[size_t((b * scene.classes + c) * scene.boxes)];
+      const double* scores = scene.scores.data() + (b * scene.classes + c) * scene.boxes;
       std::vector<int64_t> order;
       for (int64_t i = 0; i < scene.boxes; ++i) {
         if (threshold == nullptr || scores[i] > *threshold) order.push_back(i);

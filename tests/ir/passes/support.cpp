@@ -116,6 +116,14 @@ std::vector<std::byte> numbers_of(DvtDType dtype, uint64_t count, std::mt19937& 
       return numbers<int8_t>(count, random, specials);
     case DVT_U8:
       return numbers<uint8_t>(count, random, specials);
+    case DVT_I16:
+      return numbers<int16_t>(count, random, specials);
+    case DVT_U16:
+      return numbers<uint16_t>(count, random, specials);
+    case DVT_U32:
+      return numbers<uint32_t>(count, random, specials);
+    case DVT_U64:
+      return numbers<uint64_t>(count, random, specials);
     case DVT_BOOL: {
       std::vector<std::byte> bytes(count);
       for (std::byte& byte : bytes) byte = std::byte(random() % 2);
