@@ -63,7 +63,6 @@ static void f64_store(void* data, DvtDType dtype, int64_t at, int64_t count, con
 /* ---- Products -------------------------------------------------------------------------------- */
 
 typedef float Four __attribute__((vector_size(16)));
-typedef int32_t FourIndices __attribute__((vector_size(16)));
 
 static inline Four load_four(const float* from) {
   Four four;
@@ -77,14 +76,14 @@ static inline void transpose_four(const float* from, int64_t row, Four columns[4
   const Four r1 = load_four(from + row);
   const Four r2 = load_four(from + 2 * row);
   const Four r3 = load_four(from + 3 * row);
-  const Four low01 = __builtin_shuffle(r0, r1, (FourIndices){0, 4, 1, 5});
-  const Four low23 = __builtin_shuffle(r2, r3, (FourIndices){0, 4, 1, 5});
-  const Four high01 = __builtin_shuffle(r0, r1, (FourIndices){2, 6, 3, 7});
-  const Four high23 = __builtin_shuffle(r2, r3, (FourIndices){2, 6, 3, 7});
-  columns[0] = __builtin_shuffle(low01, low23, (FourIndices){0, 1, 4, 5});
-  columns[1] = __builtin_shuffle(low01, low23, (FourIndices){2, 3, 6, 7});
-  columns[2] = __builtin_shuffle(high01, high23, (FourIndices){0, 1, 4, 5});
-  columns[3] = __builtin_shuffle(high01, high23, (FourIndices){2, 3, 6, 7});
+  const Four low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+  const Four low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+  const Four high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  const Four high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  columns[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+  columns[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+  columns[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+  columns[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
 }
 
 /* y = W a, for one row a. */
