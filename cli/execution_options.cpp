@@ -42,10 +42,14 @@ void ExecutionArguments::add_device(OptionSet& options) {
 
 void ExecutionArguments::add_report(OptionSet& options) {
   options.group("Report");
-  options.add("--top", top_, {.min = 1, .max = 1'000'000}, "Rows of a table", "");
+  add_top(options);
   options.add("--op-summary", op_summary_,
               "Write the predicted device tasks as CSV, msprof's columns (ascend images)",
               "no file", FileUse::kWritten);
+}
+
+void ExecutionArguments::add_top(OptionSet& options) {
+  options.add("--top", top_, {.min = 1, .max = 1'000'000}, "Rows of a table", "");
 }
 
 Status ExecutionArguments::check(OptionSet& options) {
@@ -73,6 +77,20 @@ int64_t ExecutionArguments::synchronize_timeout_us() const {
 
 Result<LoadedModel> ExecutionArguments::open(Session& session, const OptionSet& options) {
   return open_model(session, model_, compile_, options, preload_);
+}
+
+Result<LoadedModel> ExecutionArguments::open_unoptimised() {
+  auto options = compile_.parse();
+  if (!options.ok()) return std::move(options.status());
+  options->target = DVT_TARGET_CPU;
+  options->level = passes::Level::kRequired;
+  options->disabled_passes.clear();
+  options->enabled_passes.clear();
+  options->only_passes.clear();
+  options->on_pass = nullptr;
+  auto compiled = compiler::compile_onnx_file(model_, *options);
+  if (!compiled.ok()) return std::move(compiled.status());
+  return open_compiled(std::move(*compiled), /*preload=*/false);
 }
 
 Result<DeviceHandle> ExecutionArguments::open_device(Session& session, OptionSet& options,

@@ -28,11 +28,15 @@ class ExecutionArguments {
   void add_run(OptionSet& options);
   void add_device(OptionSet& options);  // Group Device.
   void add_report(OptionSet& options);  // Group Report.
+  void add_top(OptionSet& options);     // Part of it.
 
   // After parsing: what cannot be judged option by option. Hides settings that do not apply.
   Status check(OptionSet& options);
 
   Result<LoadedModel> open(Session& session, const OptionSet& options);
+  // The model once more, as its source has it: no rewrites, for the cpu. Precondition: open() has
+  // accepted an ONNX model.
+  Result<LoadedModel> open_unoptimised();
   // Also notes in the settings what --device came to mean.
   Result<DeviceHandle> open_device(Session& session, OptionSet& options, const LoadedModel& model);
   // The inputs, their sources in the log and in JSON.
@@ -41,6 +45,7 @@ class ExecutionArguments {
   Status write_op_summary(Session& session, const DvtNpu* npu);
 
   [[nodiscard]] const std::string& model() const { return model_; }
+  [[nodiscard]] const std::string& target() const { return compile_.target(); }
   [[nodiscard]] bool has_inputs() const { return !inputs_.empty(); }
   [[nodiscard]] double timeout_seconds() const { return timeout_seconds_; }
   // The same limit for waits on a device; -1 without one.

@@ -45,6 +45,25 @@ Status only_for_models(const std::vector<std::string>& given, const char* what) 
                      "leave the option out, or give the ONNX model");
 }
 
+// `open` is one of the functions that open an image; `bytes` are what it borrows.
+template <class Open>
+Result<LoadedModel> open_with(bool preload, AlignedBytes bytes, const Open& open) {
+  set_stage("load");
+  DvtImageOptions image_options;
+  dvt_image_options_init(&image_options);
+  image_options.prefault = preload ? 1 : 0;
+  LoadedModel model;
+  model.bytes = std::move(bytes);
+  DvtImage* image = nullptr;
+  DvtError error{};
+  const double begin = now_ns();
+  if (open(&image_options, &image, &error) != DVT_OK) return status_of(error);
+  model.open_ns = now_ns() - begin;
+  model.image.reset(image);
+  model.target = dvt_image_target(image);
+  return model;
+}
+
 }  // namespace
 
 double now_ns() {
@@ -106,35 +125,34 @@ Result<LoadedModel> open_model(Session& session, const std::string& path,
                                bool preload) {
   auto kind = model_kind(path);
   if (!kind.ok()) return std::move(kind.status());
-  LoadedModel model;
   if (*kind == ModelKind::kImage) {
     Status status =
         only_for_models(compile_arguments.given(options), "the image was compiled before");
     if (!status.ok()) return status;
-  } else {
-    const double begin = now_ns();
-    auto compiled = compile_model(session, path, compile_arguments, options);
-    if (!compiled.ok()) return std::move(compiled.status());
-    model.bytes = AlignedBytes(compiled->bytes.size(), DVT_IMAGE_PAGE);
-    std::copy(compiled->bytes.begin(), compiled->bytes.end(), model.bytes.data());
-    model.report = std::move(compiled->report);
-    model.compile_ns = now_ns() - begin;
+    return open_with(preload, {},
+                     [&](const DvtImageOptions* image_options, DvtImage** image, DvtError* error) {
+                       return dvt_image_open_file(path.c_str(), image_options, image, error);
+                     });
   }
-  set_stage("load");
-  DvtImageOptions image_options;
-  dvt_image_options_init(&image_options);
-  image_options.prefault = preload ? 1 : 0;
-  DvtImage* image = nullptr;
-  DvtError error{};
   const double begin = now_ns();
-  const DvtCode code = *kind == ModelKind::kImage
-                           ? dvt_image_open_file(path.c_str(), &image_options, &image, &error)
-                           : dvt_image_open_memory(model.bytes.data(), model.bytes.size(),
-                                                   &image_options, &image, &error);
-  if (code != DVT_OK) return status_of(error);
-  model.open_ns = now_ns() - begin;
-  model.image.reset(image);
-  model.target = dvt_image_target(image);
+  auto compiled = compile_model(session, path, compile_arguments, options);
+  if (!compiled.ok()) return std::move(compiled.status());
+  const double compile_ns = now_ns() - begin;
+  auto model = open_compiled(std::move(*compiled), preload);
+  if (model.ok()) model->compile_ns = compile_ns;
+  return model;
+}
+
+Result<LoadedModel> open_compiled(compiler::CompiledImage compiled, bool preload) {
+  AlignedBytes bytes(compiled.bytes.size(), DVT_IMAGE_PAGE);
+  std::copy(compiled.bytes.begin(), compiled.bytes.end(), bytes.data());
+  const std::span<const std::byte> borrowed = bytes.span();
+  auto model = open_with(
+      preload, std::move(bytes),
+      [borrowed](const DvtImageOptions* image_options, DvtImage** image, DvtError* error) {
+        return dvt_image_open_memory(borrowed.data(), borrowed.size(), image_options, image, error);
+      });
+  if (model.ok()) model->report = std::move(compiled.report);
   return model;
 }
 

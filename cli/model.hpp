@@ -47,6 +47,9 @@ Result<LoadedModel> open_model(Session& session, const std::string& path,
                                const CompileArguments& compile_arguments, const OptionSet& options,
                                bool preload);
 
+// Opens what was compiled in memory.
+Result<LoadedModel> open_compiled(compiler::CompiledImage compiled, bool preload);
+
 // Compiles `path` (ONNX) or assembles it (text), with progress in the session's log.
 Result<compiler::CompiledImage> compile_model(Session& session, const std::string& path,
                                               const CompileArguments& compile_arguments,

@@ -8,11 +8,14 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <regex>
 
 #include "cli/command.hpp"
 #include "cli/device.hpp"
 #include "cli/execution_options.hpp"
+#include "cli/image_views.hpp"
 #include "cli/model.hpp"
+#include "cli/node_values.hpp"
 #include "cli/numbers.hpp"
 #include "cli/profile.hpp"
 #include "cli/report.hpp"
@@ -53,6 +56,8 @@ class RunCommand final : public Command {
                       const std::string& source);
   Status observe(Session& session, Runner& runner);
   Status report_device(Session& session);
+  // Writes the inputs, and the values of the nodes that --dump-nodes matches, to --dump-dir.
+  Status dump_nodes(Session& session, Runner& runner, std::span<const HostTensor> inputs);
   Status write_trace();
 
   ExecutionArguments execution_;
@@ -62,6 +67,8 @@ class RunCommand final : public Command {
   uint64_t iterations_ = 1;
   bool profile_ = false;
   std::string profile_csv_, trace_;
+  std::string dump_nodes_, dump_folder_;
+  std::regex dump_regex_;
 
   // State of one run.
   Watchdog* watchdog_ = nullptr;  // Null without --timeout.
@@ -98,6 +105,11 @@ void RunCommand::add_options(OptionSet& options) {
               "no file", FileUse::kWritten);
   options.add("--trace", trace_, "Write a trace for Perfetto to this file", "no file",
               FileUse::kWritten);
+  options.add("--dump-nodes", dump_nodes_,
+              "Save the results of nodes whose path has a match of this regular expression",
+              "none");
+  options.add("--dump-dir", dump_folder_, "Folder for them, with an index: values.json", "",
+              FileUse::kWritten);
   execution_.add_report(options);
 }
 
@@ -107,6 +119,14 @@ Status RunCommand::check_options(OptionSet& options) {
   if (!test_data_.empty() && (!expect_.empty() || execution_.has_inputs())) {
     return usage_error("--test-data brings its own inputs and outputs",
                        "leave out --input and --expect");
+  }
+  if (dump_nodes_.empty() != dump_folder_.empty()) {
+    return usage_error("--dump-nodes and --dump-dir need each other");
+  }
+  if (!dump_nodes_.empty()) {
+    auto regex = parse_node_regex(dump_nodes_);
+    if (!regex.ok()) return std::move(regex.status());
+    dump_regex_ = std::move(*regex);
   }
   const bool compares = !test_data_.empty() || !expect_.empty();
   for (const char* name : {"--atol", "--rtol", "--rtol-max"}) {
@@ -189,8 +209,9 @@ Status RunCommand::run_test_sets(Session& session, Runner& runner) {
       compare_output(session, runner.outputs()[i], set->outputs[i], folder);
     }
     if (folder != folders->back()) continue;
-    // What follows (profile, trace) runs on the last set, before its inputs go away.
-    status = observe(session, runner);
+    // What follows (dump, profile, trace) runs on the last set, before its inputs go away.
+    status = dump_nodes(session, runner, set->inputs);
+    if (status.ok()) status = observe(session, runner);
     if (!status.ok()) return status;
   }
   return {};
@@ -280,6 +301,33 @@ Status RunCommand::check_and_save(Session& session, const Runner& runner) {
   return {};
 }
 
+Status RunCommand::dump_nodes(Session& session, Runner& runner,
+                              std::span<const HostTensor> inputs) {
+  if (dump_nodes_.empty()) return {};
+  set_stage("dump");
+  if (model_.target != "cpu") {
+    return usage_error(
+        "--dump-nodes would save memory of a device: the image is for " + model_.target,
+        "compile with --target cpu: the values are the same, bit for bit");
+  }
+  auto model = model_.bytes.size() > 0 ? image::read_image_model(model_.bytes.span())
+                                       : read_image(execution_.model());
+  if (!model.ok()) return std::move(model.status());
+  auto writer = ValueFolderWriter::create(dump_folder_);
+  if (!writer.ok()) return std::move(writer.status());
+  Status status;
+  for (size_t i = 0; status.ok() && i < inputs.size(); ++i) status = writer->add_input(inputs[i]);
+  if (!status.ok()) return status;
+  auto time = NodeValues(*model).run(runner, [&](const NodeValue& value) {
+    if (status.ok() && matches(dump_regex_, value.origin)) status = writer->add_value(value);
+  });
+  if (!time.ok()) return std::move(time.status());
+  if (status.ok()) status = writer->finish();
+  if (!status.ok()) return status;
+  session.print("wrote {} to {}\n", format_count(writer->value_count(), "value"), dump_folder_);
+  return {};
+}
+
 Status RunCommand::observe(Session& session, Runner& runner) {
   if (!profile_ && profile_csv_.empty() && trace_.empty()) return {};
   set_stage("profile");
@@ -354,6 +402,7 @@ Status RunCommand::run(Session& session, OptionSet& options) {
     status = execute(session, *runner, *inputs);
     if (status.ok()) report_outputs(session, *runner);
     if (status.ok()) status = check_and_save(session, *runner);
+    if (status.ok()) status = dump_nodes(session, *runner, *inputs);
     if (status.ok()) status = observe(session, *runner);
   }
   if (!status.ok()) return status;

@@ -43,6 +43,7 @@ std::vector<OperatorDefinition> join_families() {
       recurrent_operators(),
       reduction_operators(),
       regions_operators(),
+      fused_operators(),
       resize_operators(),
       sampling_operators(),
       selection_operators(),

@@ -116,6 +116,17 @@ Result<uint32_t> fold_pads(ir::Module& module, Refusals& refusals);
 // MatMul and an Add become a Gemm. In halves not exact: there is one rounding less.
 Result<uint32_t> fuse_gemm(ir::Module& module, Refusals& refusals);
 
+// The Gaussian error linear unit and LayerNormalization, written out, become one node.
+Result<uint32_t> fuse_gelu(ir::Module& module, Refusals& refusals);
+Result<uint32_t> fuse_layer_norm(ir::Module& module, Refusals& refusals);
+
+// softmax(Q K * scale + mask) V becomes one node, with the same bits.
+Result<uint32_t> fuse_attention(ir::Module& module, Refusals& refusals);
+
+// Pointwise operators behind Conv, ConvTranspose, MatMul and Gemm become steps of a fused operator,
+// with the same bits.
+Result<uint32_t> fuse_epilogues(ir::Module& module, Refusals& refusals);
+
 // What happens to a module at an optimisation level. A level includes those below it.
 enum class Level : uint8_t {
   kRequired,   // -O0: what lowering needs. These passes cannot be disabled.

@@ -31,6 +31,10 @@ constexpr std::array kPasses = {
     Pass{"fold_scales", fold_scales, Level::kFuse},
     Pass{"fold_pads", fold_pads, Level::kEliminate},
     Pass{"fuse_gemm", fuse_gemm, Level::kEliminate},
+    Pass{"fuse_gelu", fuse_gelu, Level::kFuse},
+    Pass{"fuse_layer_norm", fuse_layer_norm, Level::kFuse},
+    Pass{"fuse_attention", fuse_attention, Level::kFuse},
+    Pass{"fuse_epilogues", fuse_epilogues, Level::kFuse},
 };
 constexpr size_t kFoldConstants = 1;
 constexpr size_t kRemoveDeadNodes = 3;

@@ -20,6 +20,7 @@ std::span<const OperatorDefinition> cumulative_operators();
 std::span<const OperatorDefinition> deformable_operators();
 std::span<const OperatorDefinition> elementwise_operators();
 std::span<const OperatorDefinition> gather_operators();
+std::span<const OperatorDefinition> fused_operators();
 std::span<const OperatorDefinition> generate_operators();
 std::span<const OperatorDefinition> keep_operators();
 std::span<const OperatorDefinition> lp_pooling_operators();

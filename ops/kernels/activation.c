@@ -45,10 +45,13 @@ static DvtCode run_thresholded(const DvtContext* ctx, DvtDType dtype) {
 static DvtCode run_mish(const DvtContext* ctx, DvtDType dtype) {
   return run_map(ctx, loops_of(dtype)->mish);
 }
+DvtLoop dvt_gelu_loop(DvtDType dtype, bool by_tanh) {
+  return by_tanh ? loops_of(dtype)->gelu_tanh : loops_of(dtype)->gelu;
+}
+
 static DvtCode run_gelu(const DvtContext* ctx, DvtDType dtype) {
   const DvtGeluAttributes* attributes = ctx->attributes;
-  const ActivationLoops* loops = loops_of(dtype);
-  return run_map(ctx, attributes->approximate != 0 ? loops->gelu_tanh : loops->gelu);
+  return run_map(ctx, dvt_gelu_loop(dtype, attributes->approximate != 0));
 }
 
 DVT_INLINE DvtCode run_shrink(const DvtContext* ctx, DvtDType dtype) {

@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "davit/kernel.h"
+#include "ops/kernels/broadcast.h"
 
 /* Celu, ThresholdedRelu. */
 typedef struct DvtAlphaAttributes {
@@ -26,6 +26,9 @@ typedef struct DvtAlphaAttributes {
 typedef struct DvtGeluAttributes {
   int64_t approximate; /* 0: by erf; else by tanh. */
 } DvtGeluAttributes;
+
+/* The loop of Gelu for a float dtype. */
+DvtLoop dvt_gelu_loop(DvtDType dtype, bool by_tanh);
 
 typedef struct DvtShrinkAttributes {
   double lambda, bias;

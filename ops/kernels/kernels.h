@@ -20,6 +20,7 @@ extern "C" {
 /* clang-format off */
 DvtKernelTable dvt_kernels_activation(void); /* Celu Gelu Mish ... */
 DvtKernelTable dvt_kernels_alias(void); /* Identity Reshape Flatten Squeeze Unsqueeze */
+DvtKernelTable dvt_kernels_attention(void); /* Attention */
 DvtKernelTable dvt_kernels_bitwise(void); /* BitShift BitwiseAnd ... */
 DvtKernelTable dvt_kernels_channel_normalisation(void); /* LRN LpNormalization Hardmax ... */
 DvtKernelTable dvt_kernels_convolution(void); /* Conv ConvTranspose */
@@ -28,6 +29,7 @@ DvtKernelTable dvt_kernels_deformable(void); /* DeformConv */
 DvtKernelTable dvt_kernels_elementwise(void); /* Add Equal Relu HardSigmoid Sqrt Clip Cast ... */
 DvtKernelTable dvt_kernels_fill(void); /* Fill Shape Size */
 DvtKernelTable dvt_kernels_gather(void); /* Gather GatherElements GatherND */
+DvtKernelTable dvt_kernels_fused(void); /* FusedConv FusedMatMul ... */
 DvtKernelTable dvt_kernels_generate(void); /* EyeLike */
 DvtKernelTable dvt_kernels_group_normalisation(void); /* LayerNormalization GroupNormalization ... */
 DvtKernelTable dvt_kernels_integer_convolution(void); /* ConvInteger QLinearConv */

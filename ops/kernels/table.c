@@ -42,6 +42,8 @@ static void join(void) {
       dvt_kernels_resize(),
       dvt_kernels_scatter(),
       dvt_kernels_selection(),
+      dvt_kernels_fused(),
+      dvt_kernels_attention(),
       dvt_kernels_sampling(),
       dvt_kernels_unpooling(),
       /* clang-format on */

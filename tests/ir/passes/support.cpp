@@ -25,7 +25,7 @@ using ir::ValueId;
 
 Module parse_graph(const std::string& body, int64_t opset) {
   const std::string text = "davit-ir 1\nsource \"\" \"\"\nopset \"\" " + std::to_string(opset) +
-                           "\nopset \"com.x\" 1\nopset \"davit\" 1\ngraph \"g\" {\n" + body +
+                           "\nopset \"com.x\" 1\nopset \"davit\" 21\ngraph \"g\" {\n" + body +
                            "\n}\n";
   Result<Module> module = ir::parse_text(text);
   REQUIRE_MESSAGE(module.ok(), module.status().to_string(), "\n", body);

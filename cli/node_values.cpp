@@ -1,0 +1,223 @@
+#include "cli/node_values.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "base/dtype.hpp"
+#include "base/files.hpp"
+#include "base/npy.hpp"
+
+namespace davit::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kIndexName = "values.json";
+constexpr const char* kSchema = "davit.values";
+
+const image::Graph* main_graph(const image::ImageModel& model) {
+  for (const image::Graph& graph : model.graphs) {
+    if (graph.role == image::GraphRole::kMain) return &graph;
+  }
+  return nullptr;
+}
+
+struct Visit {
+  const std::vector<std::vector<std::string>>* names;
+  const NodeValues::Visitor* visitor;
+};
+
+void visit_outputs(void* user, const DvtNodeEvent* event) {
+  const auto* visit = static_cast<const Visit*>(user);
+  if (event->body != DVT_NO_INDEX || event->code != DVT_OK) return;
+  const std::vector<std::string>& names = (*visit->names)[event->node];
+  for (uint32_t i = 0; i < names.size(); ++i) {
+    const DvtCell* cell = dvt_output(event->context, i);
+    if (names[i].empty() || cell == nullptr || cell->tensor == nullptr) continue;
+    (*visit->visitor)({.name = names[i],
+                       .origin = event->origin,
+                       .op = event->op,
+                       .node = event->node,
+                       .tensor = cell->tensor,
+                       .data = cell->data});
+  }
+}
+
+Status folder_error(const std::string& folder, std::string_view what) {
+  return Status(DVT_IO_ERROR, DVT_STAGE_LOAD, fmt::format("{}: {}", folder, what));
+}
+
+std::optional<std::string> text_of(const Json& entry, const char* key) {
+  const auto at = entry.find(key);
+  if (at == entry.end() || !at->is_string()) return std::nullopt;
+  return at->get<std::string>();
+}
+
+}  // namespace
+
+NodeValues::NodeValues(const image::ImageModel& model) {
+  const image::Graph* graph = main_graph(model);
+  if (graph == nullptr) return;
+  for (const image::Node& node : graph->nodes) {
+    std::vector<std::string>& names = names_.emplace_back(node.outputs.size());
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] == image::kNone) continue;
+      const image::Value& value = model.values[node.outputs[i]];
+      if (value.has_tensor) names[i] = value.name;
+    }
+  }
+}
+
+Result<double> NodeValues::run(Runner& runner, const Visitor& visit) const {
+  Visit user{.names = &names_, .visitor = &visit};
+  return runner.run_observed(&visit_outputs, &user);
+}
+
+HostTensor host_tensor(const NodeValue& value) {
+  const DvtTensor& from = *value.tensor;
+  HostTensor tensor{.name = std::string(value.name),
+                    .dtype = from.dtype,
+                    .dims = {from.dims, from.dims + from.rank},
+                    .bytes = AlignedBytes(from.bytes)};
+  if (from.bytes > 0) std::memcpy(tensor.bytes.data(), value.data, from.bytes);
+  return tensor;
+}
+
+Result<ValueFolderWriter> ValueFolderWriter::create(std::string folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    return Status(DVT_IO_ERROR, DVT_STAGE_WRITE,
+                  fmt::format("cannot create the folder {}: {}", folder, error.message()));
+  }
+  return ValueFolderWriter(std::move(folder));
+}
+
+Result<Json> ValueFolderWriter::add(const HostTensor& tensor) {
+  const std::string file = fmt::format("{:05}.npy", files_++);
+  DvtDType stored = tensor.dtype;
+  if (stored == DVT_BF16) stored = DVT_U16;
+  auto content = format_npy(stored, tensor.dims, tensor.bytes.span());
+  if (!content.ok()) return std::move(content.status());
+  Status status = write_bytes((fs::path(folder_) / file).string(), *content);
+  if (!status.ok()) return status;
+  return Json{{"name", tensor.name}, {"file", file}, {"dtype", dtype_name(tensor.dtype)}};
+}
+
+Status ValueFolderWriter::add_input(const HostTensor& tensor) {
+  auto entry = add(tensor);
+  if (!entry.ok()) return std::move(entry.status());
+  inputs_.push_back(std::move(*entry));
+  return {};
+}
+
+Status ValueFolderWriter::add_value(const NodeValue& value) {
+  auto entry = add(host_tensor(value));
+  if (!entry.ok()) return std::move(entry.status());
+  (*entry)["node"] = value.origin;
+  (*entry)["op"] = value.op;
+  values_.push_back(std::move(*entry));
+  return {};
+}
+
+Status ValueFolderWriter::finish() {
+  const Json index = {
+      {"schema", kSchema}, {"schema_version", 1}, {"inputs", inputs_}, {"values", values_}};
+  return write_text((fs::path(folder_) / kIndexName).string(),
+                    index.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+Result<ValueFolder> ValueFolder::open(std::string folder) {
+  auto text = read_regular_file((fs::path(folder) / kIndexName).string(), DVT_STAGE_LOAD);
+  if (!text.ok()) return std::move(text.status());
+  const auto* begin = reinterpret_cast<const char*>(text->data());
+  const Json index = Json::parse(begin, begin + text->size(), nullptr, /*allow_exceptions=*/false);
+  ValueFolder result(std::move(folder));
+  Status status = result.read_index(index);
+  if (!status.ok()) return status;
+  return result;
+}
+
+Status ValueFolder::read_index(const Json& index) {
+  if (!index.is_object() || text_of(index, "schema") != kSchema ||
+      !index.contains("schema_version") || index["schema_version"] != 1) {
+    return folder_error(folder_, "values.json is no index of values, version 1");
+  }
+  for (const char* side : {"inputs", "values"}) {
+    const auto entries = index.find(side);
+    if (entries == index.end() || !entries->is_array()) {
+      return folder_error(folder_, fmt::format("values.json has no list '{}'", side));
+    }
+    const bool is_input = side == std::string_view("inputs");
+    for (const Json& entry : *entries) {
+      const auto name = text_of(entry, "name");
+      const auto file = text_of(entry, "file");
+      const auto dtype = dtype_from_name(text_of(entry, "dtype").value_or(""));
+      if (!name || !file || !dtype || file->find('/') != std::string::npos || *file == "..") {
+        return folder_error(folder_,
+                            "an entry of values.json lacks a name, a file of the folder "
+                            "or a dtype: " +
+                                entry.dump(-1, ' ', true, Json::error_handler_t::replace));
+      }
+      if (!is_input && !values_.contains(*name)) names_.push_back(*name);
+      (is_input ? inputs_ : values_).insert_or_assign(*name, Entry{*file, *dtype});
+    }
+  }
+  return {};
+}
+
+Result<HostTensor> ValueFolder::read_entry(const std::string& name, const Entry& entry) const {
+  auto tensor = read_tensor_file((fs::path(folder_) / entry.file).string());
+  if (!tensor.ok()) return tensor;
+  const bool is_bf16 = entry.dtype == DVT_BF16 && tensor->dtype == DVT_U16;
+  if (!is_bf16 && tensor->dtype != entry.dtype) {
+    return folder_error(folder_, fmt::format("{} is of {}, values.json says {}", entry.file,
+                                             dtype_name(tensor->dtype), dtype_name(entry.dtype)));
+  }
+  tensor->dtype = entry.dtype;
+  tensor->name = name;
+  return tensor;
+}
+
+Result<HostTensor> ValueFolder::read(const std::string& name) const {
+  const auto at = values_.find(name);
+  if (at == values_.end()) return folder_error(folder_, "there is no value '" + name + "'");
+  return read_entry(name, at->second);
+}
+
+Result<std::vector<HostTensor>> ValueFolder::read_inputs(std::span<const PortType> ports) const {
+  std::vector<HostTensor> tensors;
+  for (const PortType& port : ports) {
+    const auto at = inputs_.find(port.name);
+    if (at == inputs_.end()) return folder_error(folder_, "there is no input '" + port.name + "'");
+    auto tensor = read_entry(port.name, at->second);
+    if (!tensor.ok()) return std::move(tensor.status());
+    Status status = check_type(*tensor, port);
+    if (!status.ok()) return status;
+    tensors.push_back(std::move(*tensor));
+  }
+  return tensors;
+}
+
+Result<std::regex> parse_node_regex(const std::string& text) {
+  try {
+    return std::regex(text, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& error) {
+    return usage_error(
+        fmt::format("--dump-nodes: '{}' is no regular expression: {}", text, error.what()),
+        "--dump-nodes 'layer1/.*Conv'");
+  }
+}
+
+bool matches(const std::regex& regex, std::string_view path) {
+  // The matcher recurses for every character.
+  constexpr size_t kSearchedMax = 1024;
+  const std::string_view searched = path.substr(0, kSearchedMax);
+  return std::regex_search(searched.begin(), searched.end(), regex);
+}
+
+}  // namespace davit::cli
