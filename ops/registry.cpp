@@ -26,6 +26,8 @@ std::vector<OperatorDefinition> join_families() {
       convolution_operators(),
       cumulative_operators(),
       deformable_operators(),
+      determinant_operators(),
+      einsum_operators(),
       elementwise_operators(),
       gather_operators(),
       generate_operators(),

@@ -18,6 +18,8 @@ std::span<const OperatorDefinition> bitwise_operators();
 std::span<const OperatorDefinition> control_operators();
 std::span<const OperatorDefinition> cumulative_operators();
 std::span<const OperatorDefinition> deformable_operators();
+std::span<const OperatorDefinition> determinant_operators();
+std::span<const OperatorDefinition> einsum_operators();
 std::span<const OperatorDefinition> elementwise_operators();
 std::span<const OperatorDefinition> gather_operators();
 std::span<const OperatorDefinition> generate_operators();

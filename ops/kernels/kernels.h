@@ -25,6 +25,8 @@ DvtKernelTable dvt_kernels_channel_normalisation(void); /* LRN LpNormalization H
 DvtKernelTable dvt_kernels_convolution(void); /* Conv ConvTranspose */
 DvtKernelTable dvt_kernels_cumulative(void); /* CumSum Trilu */
 DvtKernelTable dvt_kernels_deformable(void); /* DeformConv */
+DvtKernelTable dvt_kernels_determinant(void); /* Det */
+DvtKernelTable dvt_kernels_einsum(void); /* Einsum */
 DvtKernelTable dvt_kernels_elementwise(void); /* Add Equal Relu HardSigmoid Sqrt Clip Cast ... */
 DvtKernelTable dvt_kernels_fill(void); /* Fill Shape Size */
 DvtKernelTable dvt_kernels_gather(void); /* Gather GatherElements GatherND */

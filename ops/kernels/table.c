@@ -21,6 +21,8 @@ static void join(void) {
       dvt_kernels_convolution(),
       dvt_kernels_cumulative(),
       dvt_kernels_deformable(),
+      dvt_kernels_determinant(),
+      dvt_kernels_einsum(),
       dvt_kernels_elementwise(),
       dvt_kernels_fill(),
       dvt_kernels_gather(),
