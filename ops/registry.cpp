@@ -49,6 +49,7 @@ std::vector<OperatorDefinition> join_families() {
       sampling_operators(),
       selection_operators(),
       shape_operators(),
+      signal_operators(),
       unpooling_operators(),
   };
   // clang-format on

@@ -43,6 +43,7 @@ std::span<const OperatorDefinition> reduction_operators();
 std::span<const OperatorDefinition> resize_operators();
 std::span<const OperatorDefinition> group_normalisation_operators();
 std::span<const OperatorDefinition> channel_normalisation_operators();
+std::span<const OperatorDefinition> signal_operators();
 std::span<const OperatorDefinition> unpooling_operators();
 
 }  // namespace davit::ops

@@ -20,7 +20,7 @@ bool describe_input(const NodeView& node, uint32_t index, DvtTensor& tensor) {
 // A context for the kernel's infer() and cost(): tensors of static shapes, data of constants.
 class StaticCall {
  public:
-  // False when a shape is not known.
+  // False when a shape is not known, or a parameter that shapes depend on.
   bool describe(const NodeView& node, const Recipe& recipe) {
     const size_t inputs = recipe.inputs.size();
     outputs_ = recipe.outputs.size() + recipe.workspace_bytes.size();
@@ -41,6 +41,8 @@ class StaticCall {
       // They only read; the cell type does not say so.
       if (constant != nullptr && constant->bytes != nullptr) {
         cells_[i].data = const_cast<std::byte*>(constant->bytes->data());
+      } else if (i < 32 && (recipe.kernel->host_inputs >> i & 1U) != 0) {
+        return false;
       }
       bind(i);
     }

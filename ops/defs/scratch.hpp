@@ -11,8 +11,9 @@
 namespace davit::ops {
 
 // Appends `count` workspaces to a recipe that is complete otherwise. With static shapes their sizes
-// are what the kernel's infer() asks for; with dynamic ones they are 0, as nobody reads them then.
-// An error when the kernel refuses the operands.
+// are what the kernel's infer() asks for; with dynamic ones, and while a parameter that they depend
+// on is not constant, they are 0, as nobody reads them then. An error when the kernel refuses the
+// operands.
 Status add_workspaces(const NodeView& node, Recipe& recipe, size_t count = 1);
 
 // The kernel's own cost(), for definitions whose kernel has one.

@@ -30,6 +30,8 @@ DvtKernelTable dvt_kernels_einsum(void); /* Einsum */
 DvtKernelTable dvt_kernels_elementwise(void); /* Add Equal Relu HardSigmoid Sqrt Clip Cast ... */
 DvtKernelTable dvt_kernels_fill(void); /* Fill Shape Size */
 DvtKernelTable dvt_kernels_gather(void); /* Gather GatherElements GatherND */
+DvtKernelTable dvt_kernels_fourier(void); /* DFT STFT */
+DvtKernelTable dvt_kernels_gather(void); /* Gather */
 DvtKernelTable dvt_kernels_generate(void); /* EyeLike */
 DvtKernelTable dvt_kernels_group_normalisation(void); /* LayerNormalization GroupNormalization ... */
 DvtKernelTable dvt_kernels_integer_convolution(void); /* ConvInteger QLinearConv */
@@ -49,6 +51,7 @@ DvtKernelTable dvt_kernels_resize(void); /* Resize */
 DvtKernelTable dvt_kernels_selection(void); /* ArgMax ArgMin TopK OneHot */
 DvtKernelTable dvt_kernels_scatter(void); /* ScatterElements ScatterND */
 DvtKernelTable dvt_kernels_sampling(void); /* GridSample AffineGrid */
+DvtKernelTable dvt_kernels_signal(void); /* CosineWindow MelWeightMatrix */
 DvtKernelTable dvt_kernels_unpooling(void); /* MaxUnpool */
 /* clang-format on */
 

@@ -25,6 +25,7 @@ static void join(void) {
       dvt_kernels_einsum(),
       dvt_kernels_elementwise(),
       dvt_kernels_fill(),
+      dvt_kernels_fourier(),
       dvt_kernels_gather(),
       dvt_kernels_generate(),
       dvt_kernels_group_normalisation(),
@@ -45,6 +46,7 @@ static void join(void) {
       dvt_kernels_scatter(),
       dvt_kernels_selection(),
       dvt_kernels_sampling(),
+      dvt_kernels_signal(),
       dvt_kernels_unpooling(),
       /* clang-format on */
   };
