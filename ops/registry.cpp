@@ -41,6 +41,7 @@ std::vector<OperatorDefinition> join_families() {
       normalisation_operators(),
       pooling_operators(),
       quantisation_operators(),
+      random_operators(),
       range_operators(),
       recurrent_operators(),
       reduction_operators(),
@@ -50,6 +51,8 @@ std::vector<OperatorDefinition> join_families() {
       selection_operators(),
       shape_operators(),
       signal_operators(),
+      tfidf_operators(),
+      training_operators(),
       unpooling_operators(),
   };
   // clang-format on

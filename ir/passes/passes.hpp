@@ -44,6 +44,12 @@ Status check_supported(const ir::Module& module);
 
 // ---- Passes: each returns how many things it changed -----------------------------------------
 
+// A rewrite whose pattern was found but that was not done, and why.
+struct Refusal {
+  std::string pass, node, reason;
+};
+using Refusals = std::vector<Refusal>;
+
 // Dtypes and shapes of all values, and the data of small ones that shapes can depend on (results up
 // to 4 KiB of nodes whose inputs are constant, and of Shape and Size). A declaration that
 // contradicts what an operator yields is an error with both. Nodes without a definition are left
@@ -54,6 +60,10 @@ Result<uint32_t> infer_shapes(ir::Module& module);
 // out never to be taken. After all passes, this reports it.
 Status check_inference(ir::Module& module);
 
+// Lists of any length that are attributes of a node become constant inputs, as its kernel takes
+// them: the tables of TfIdfVectorizer. Returns the number of nodes.
+Result<uint32_t> lift_tables(ir::Module& module, Refusals& refusals);
+
 // infer_shapes(), and evaluates every node whose inputs are constant. Left to run time: results
 // above 64 MiB or above 4 times the inputs plus 1 MiB, more than 2^30 multiplications, and nodes
 // whose kernel fails. Returns the number of nodes that vanished.
@@ -62,12 +72,6 @@ Result<uint32_t> fold_constants(ir::Module& module);
 // Erases nodes and constants on which no output of the main graph depends. Returns the number of
 // nodes.
 Result<uint32_t> remove_dead_nodes(ir::Module& module);
-
-// A rewrite whose pattern was found but that was not done, and why.
-struct Refusal {
-  std::string pass, node, reason;
-};
-using Refusals = std::vector<Refusal>;
 
 // Puts the branch of an If whose condition is constant in the place of the If.
 Result<uint32_t> inline_branches(ir::Module& module, Refusals& refusals);

@@ -14,6 +14,7 @@ Result<uint32_t> without_refusals(ir::Module& module, Refusals& /*refusals*/) {
 }
 
 constexpr std::array kPasses = {
+    Pass{"lift_tables", lift_tables, Level::kRequired},
     Pass{"infer_shapes", without_refusals<infer_shapes>, Level::kRequired},
     Pass{"fold_constants", without_refusals<fold_constants>, Level::kFold},
     Pass{"inline_branches", inline_branches, Level::kFold},
@@ -32,8 +33,8 @@ constexpr std::array kPasses = {
     Pass{"fold_pads", fold_pads, Level::kEliminate},
     Pass{"fuse_gemm", fuse_gemm, Level::kEliminate},
 };
-constexpr size_t kFoldConstants = 1;
-constexpr size_t kRemoveDeadNodes = 3;
+constexpr size_t kFoldConstants = 2;
+constexpr size_t kRemoveDeadNodes = 4;
 static_assert(kPasses[kFoldConstants].name == "fold_constants");
 static_assert(kPasses[kRemoveDeadNodes].name == "remove_dead_nodes");
 

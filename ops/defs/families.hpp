@@ -26,6 +26,7 @@ std::span<const OperatorDefinition> generate_operators();
 std::span<const OperatorDefinition> keep_operators();
 std::span<const OperatorDefinition> lp_pooling_operators();
 std::span<const OperatorDefinition> movement_operators();
+std::span<const OperatorDefinition> random_operators();
 std::span<const OperatorDefinition> regions_operators();
 std::span<const OperatorDefinition> sampling_operators();
 std::span<const OperatorDefinition> selection_operators();
@@ -44,6 +45,8 @@ std::span<const OperatorDefinition> resize_operators();
 std::span<const OperatorDefinition> group_normalisation_operators();
 std::span<const OperatorDefinition> channel_normalisation_operators();
 std::span<const OperatorDefinition> signal_operators();
+std::span<const OperatorDefinition> tfidf_operators();
+std::span<const OperatorDefinition> training_operators();
 std::span<const OperatorDefinition> unpooling_operators();
 
 }  // namespace davit::ops

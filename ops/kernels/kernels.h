@@ -29,9 +29,8 @@ DvtKernelTable dvt_kernels_determinant(void); /* Det */
 DvtKernelTable dvt_kernels_einsum(void); /* Einsum */
 DvtKernelTable dvt_kernels_elementwise(void); /* Add Equal Relu HardSigmoid Sqrt Clip Cast ... */
 DvtKernelTable dvt_kernels_fill(void); /* Fill Shape Size */
-DvtKernelTable dvt_kernels_gather(void); /* Gather GatherElements GatherND */
 DvtKernelTable dvt_kernels_fourier(void); /* DFT STFT */
-DvtKernelTable dvt_kernels_gather(void); /* Gather */
+DvtKernelTable dvt_kernels_gather(void); /* Gather GatherElements GatherND */
 DvtKernelTable dvt_kernels_generate(void); /* EyeLike */
 DvtKernelTable dvt_kernels_group_normalisation(void); /* LayerNormalization GroupNormalization ... */
 DvtKernelTable dvt_kernels_integer_convolution(void); /* ConvInteger QLinearConv */
@@ -43,15 +42,18 @@ DvtKernelTable dvt_kernels_movement(void); /* Copy Concat Split Transpose Slice 
 DvtKernelTable dvt_kernels_normalisation(void); /* BatchNormalization Softmax */
 DvtKernelTable dvt_kernels_pooling(void); /* MaxPool AveragePool GlobalAveragePool */
 DvtKernelTable dvt_kernels_quantisation(void); /* QuantizeLinear ... */
+DvtKernelTable dvt_kernels_random(void); /* Random Bernoulli Multinomial Dropout */
 DvtKernelTable dvt_kernels_range(void); /* Range */
 DvtKernelTable dvt_kernels_recurrent(void); /* LSTM GRU RNN */
 DvtKernelTable dvt_kernels_reduction(void); /* ReduceMean ... */
 DvtKernelTable dvt_kernels_regions(void); /* RoiAlign MaxRoiPool */
 DvtKernelTable dvt_kernels_resize(void); /* Resize */
-DvtKernelTable dvt_kernels_selection(void); /* ArgMax ArgMin TopK OneHot */
-DvtKernelTable dvt_kernels_scatter(void); /* ScatterElements ScatterND */
 DvtKernelTable dvt_kernels_sampling(void); /* GridSample AffineGrid */
+DvtKernelTable dvt_kernels_scatter(void); /* ScatterElements ScatterND */
+DvtKernelTable dvt_kernels_selection(void); /* ArgMax ArgMin TopK OneHot */
 DvtKernelTable dvt_kernels_signal(void); /* CosineWindow MelWeightMatrix */
+DvtKernelTable dvt_kernels_tfidf(void); /* TfIdfVectorizer */
+DvtKernelTable dvt_kernels_training(void); /* Adagrad Adam Momentum */
 DvtKernelTable dvt_kernels_unpooling(void); /* MaxUnpool */
 /* clang-format on */
 

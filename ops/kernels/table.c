@@ -38,6 +38,7 @@ static void join(void) {
       dvt_kernels_normalisation(),
       dvt_kernels_pooling(),
       dvt_kernels_quantisation(),
+      dvt_kernels_random(),
       dvt_kernels_range(),
       dvt_kernels_recurrent(),
       dvt_kernels_reduction(),
@@ -47,6 +48,8 @@ static void join(void) {
       dvt_kernels_selection(),
       dvt_kernels_sampling(),
       dvt_kernels_signal(),
+      dvt_kernels_tfidf(),
+      dvt_kernels_training(),
       dvt_kernels_unpooling(),
       /* clang-format on */
   };
