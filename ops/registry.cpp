@@ -43,6 +43,7 @@ std::vector<OperatorDefinition> join_families() {
       quantisation_operators(),
       random_operators(),
       range_operators(),
+      rearrange_operators(),
       recurrent_operators(),
       reduction_operators(),
       regions_operators(),

@@ -40,6 +40,7 @@ std::span<const OperatorDefinition> normalisation_operators();
 std::span<const OperatorDefinition> quantisation_operators();
 std::span<const OperatorDefinition> recurrent_operators();
 std::span<const OperatorDefinition> range_operators();
+std::span<const OperatorDefinition> rearrange_operators();
 std::span<const OperatorDefinition> reduction_operators();
 std::span<const OperatorDefinition> resize_operators();
 std::span<const OperatorDefinition> group_normalisation_operators();

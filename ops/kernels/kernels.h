@@ -44,6 +44,7 @@ DvtKernelTable dvt_kernels_pooling(void); /* MaxPool AveragePool GlobalAveragePo
 DvtKernelTable dvt_kernels_quantisation(void); /* QuantizeLinear ... */
 DvtKernelTable dvt_kernels_random(void); /* Random Bernoulli Multinomial Dropout */
 DvtKernelTable dvt_kernels_range(void); /* Range */
+DvtKernelTable dvt_kernels_rearrange(void); /* DepthToSpace SpaceToDepth ReverseSequence */
 DvtKernelTable dvt_kernels_recurrent(void); /* LSTM GRU RNN */
 DvtKernelTable dvt_kernels_reduction(void); /* ReduceMean ... */
 DvtKernelTable dvt_kernels_regions(void); /* RoiAlign MaxRoiPool */

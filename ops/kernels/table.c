@@ -40,6 +40,7 @@ static void join(void) {
       dvt_kernels_quantisation(),
       dvt_kernels_random(),
       dvt_kernels_range(),
+      dvt_kernels_rearrange(),
       dvt_kernels_recurrent(),
       dvt_kernels_reduction(),
       dvt_kernels_regions(),
