@@ -4,8 +4,14 @@
 //
 // A list has one test per line; "frozen" behind its name says that it passes only with its
 // shape-like inputs compiled in (davit compile --freeze): first its integer inputs of rank 0 and 1,
-// then also its float inputs of rank 0 and 1. A listed test that fails, or that now needs freezing,
-// fails the run. A test that passes and is not listed is reported with the line to add.
+// then also its float inputs of rank 0 and 1. LISTS/not_passed.txt has all other tests, by reason:
+//
+//   reason: why they do not pass, for people
+//   error: a part of what is reported for each of them
+//   <group>/<test>
+//
+// Every test is in exactly one list and fares as that says, or the run fails: a listed test that
+// fails or now needs freezing, one that now passes, one that fails in another way, one that is new.
 //
 //   --print GROUP   prints the group's list as it would be now
 //   --why NAME      prints how the test NAME fares, and why
@@ -181,6 +187,38 @@ std::map<std::string, std::string> read_list(const fs::path& path) {
   return lines;
 }
 
+struct KnownFailure {
+  std::string error;
+  bool has_reason = false;
+};
+
+// Of LISTS/not_passed.txt, by "group/test".
+std::map<std::string, KnownFailure> read_known_failures(const fs::path& lists) {
+  std::ifstream file(lists / "not_passed.txt");
+  std::map<std::string, KnownFailure> failures;
+  KnownFailure section;
+  const auto value_of = [](const std::string& line) { return line.substr(line.find(": ") + 2); };
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    if (line.starts_with("reason: ")) {
+      section = {.error = "", .has_reason = true};
+    } else if (line.starts_with("error: ")) {
+      section.error = value_of(line);
+    } else {
+      failures[line] = section;
+    }
+  }
+  return failures;
+}
+
+// What is wrong with a failure or its entry; empty when it is the one expected.
+std::string judge_failure(const KnownFailure* known, const std::string& why) {
+  if (known == nullptr) return "fails and is in no list: " + why;
+  if (!known->has_reason || known->error.empty()) return "not_passed.txt has no reason or no error";
+  if (why.find(known->error) != std::string::npos) return {};
+  return "fails in another way than '" + known->error + "': " + why;
+}
+
 std::vector<std::string> case_names(const fs::path& group) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(group)) {
@@ -190,35 +228,38 @@ std::vector<std::string> case_names(const fs::path& group) {
   return names;
 }
 
-// True when everything on the group's list still passes.
-bool check_group(const fs::path& data, const fs::path& lists, const std::string& group) {
+// True when every test of the group fares as the lists say. Takes what it saw out of `failures`.
+bool check_group(const fs::path& data, const fs::path& lists, const std::string& group,
+                 std::map<std::string, KnownFailure>& failures) {
   std::map<std::string, std::string> listed = read_list(lists / (group + ".txt"));
   bool good = !listed.empty();
   const auto fail = [&](const std::string& line, const std::string& why) {
     std::printf("FAILED %s/%s: %s\n", group.c_str(), line.c_str(), why.c_str());
     good = false;
   };
-  size_t passed = 0, unlisted = 0;
+  size_t passed = 0;
   const std::vector<std::string> names = case_names(data / group);
   for (const std::string& name : names) {
     const Outcome outcome = run_case(data / group / name);
     passed += outcome.passed ? 1 : 0;
     const auto entry = listed.extract(name);
-    if (entry.empty()) {
-      unlisted += outcome.passed ? 1 : 0;
-    } else if (entry.mapped() != outcome.line(name)) {
+    const auto failure = failures.extract(group + "/" + name);
+    if (!entry.empty() && !failure.empty()) fail(name, "is in two lists");
+    if (!entry.empty()) {
+      if (entry.mapped() == outcome.line(name)) continue;
       fail(entry.mapped(),
            outcome.passed ? "now passes as '" + outcome.line(name) + "'" : outcome.why);
+    } else if (outcome.passed) {
+      fail(name, "passes: put the output of --print " + group + " in " + group +
+                     ".txt and take it out of not_passed.txt");
+    } else {
+      const std::string wrong =
+          judge_failure(failure.empty() ? nullptr : &failure.mapped(), outcome.why);
+      if (!wrong.empty()) fail(name, wrong);
     }
   }
   for (const auto& [name, line] : listed) fail(line, "there is no such test");
   std::printf("%-18s %4zu of %4zu pass\n", group.c_str(), passed, names.size());
-  if (unlisted > 0) {
-    std::printf(
-        "  %zu of them are not listed: put the output of --print %s in "
-        "tests/conformance/%s.txt\n",
-        unlisted, group.c_str(), group.c_str());
-  }
   return good;
 }
 
@@ -258,9 +299,14 @@ int main(int argc, char** argv) {
   }
   if (argc == 5 && std::string_view(argv[3]) == "--print") return print_list(data, argv[4]);
   if (argc == 5) return explain(data, argv[4]);
+  std::map<std::string, KnownFailure> failures = read_known_failures(argv[2]);
   bool good = true;
   for (const std::string_view group : kGroups) {
-    good = check_group(data, argv[2], std::string(group)) && good;
+    good = check_group(data, argv[2], std::string(group), failures) && good;
+  }
+  for (const auto& [name, failure] : failures) {
+    std::printf("FAILED not_passed.txt: %s: there is no such test\n", name.c_str());
+    good = false;
   }
   return good ? 0 : 1;
 }
