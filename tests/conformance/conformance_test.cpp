@@ -54,41 +54,76 @@ TensorData as_declared(TensorData data, DvtDType declared) {
   return data;
 }
 
-// "input_0.pb", "input_1.pb", ... of one data set.
-Result<std::vector<davit::onnx_import::NamedTensor>> read_tensors(const fs::path& folder,
-                                                                  const std::string& kind) {
-  std::vector<davit::onnx_import::NamedTensor> tensors;
+using Values = std::vector<davit::onnx_import::NamedValue>;
+
+// "input_0.pb", "input_1.pb", ... of one data set, for the model's `ports`.
+Result<Values> read_values(const fs::path& folder, const std::string& kind,
+                           const davit::ir::Module& module,
+                           std::span<const davit::ir::ValueId> ports) {
+  Values values;
   for (size_t i = 0;; ++i) {
     const fs::path path = folder / (kind + "_" + std::to_string(i) + ".pb");
-    if (!fs::exists(path)) return tensors;
-    auto tensor = davit::onnx_import::read_tensor_file(path.string());
-    if (!tensor.ok()) return std::move(tensor.status());
-    tensors.push_back(std::move(*tensor));
+    if (!fs::exists(path)) return values;
+    auto value = davit::onnx_import::read_value_file(
+        path.string(), i < ports.size() ? module.container(ports[i]) : nullptr);
+    if (!value.ok()) return std::move(value.status());
+    values.push_back(std::move(*value));
   }
 }
 
-// The data of each graph input: by name when all names fit, else by position.
-Result<std::map<std::string, TensorData>> match_inputs(
-    const davit::ir::Module& module, const std::vector<davit::onnx_import::NamedTensor>& tensors) {
+// The tensors of all values, by the names that the compiler gives them.
+std::vector<davit::onnx_import::NamedTensor> flatten(const Values& values) {
+  std::vector<davit::onnx_import::NamedTensor> tensors;
+  for (const auto& value : values) {
+    for (const TensorData& data : value.tensors) tensors.push_back({value.name, data});
+  }
+  return tensors;
+}
+
+// The value of each model input: by name when all names fit, else by position.
+Result<std::map<std::string, davit::onnx_import::NamedValue>> match_inputs(
+    const davit::ir::Module& module, const Values& values) {
   std::vector<std::string> names;
   for (const auto value : module.graph_inputs(davit::ir::kMainGraph)) {
     names.emplace_back(module.value_name(value));
   }
-  if (names.size() != tensors.size()) {
+  if (names.size() != values.size()) {
     return Status(
         DVT_INVALID_ARGUMENT, DVT_STAGE_BIND,
-        std::to_string(names.size()) + " inputs, data for " + std::to_string(tensors.size()));
+        std::to_string(names.size()) + " inputs, data for " + std::to_string(values.size()));
   }
   const bool by_name = std::ranges::all_of(
-      tensors, [&](const auto& t) { return std::ranges::find(names, t.name) != names.end(); });
-  std::map<std::string, TensorData> matched;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::string& name = by_name ? tensors[i].name : names[i];
-    const auto at = size_t(std::ranges::find(names, name) - names.begin());
-    matched[name] =
-        as_declared(tensors[i].data, module.dtype(module.graph_inputs(davit::ir::kMainGraph)[at]));
+      values, [&](const auto& v) { return std::ranges::find(names, v.name) != names.end(); });
+  std::map<std::string, davit::onnx_import::NamedValue> matched;
+  for (size_t i = 0; i < values.size(); ++i) {
+    matched[by_name ? values[i].name : names[i]] = values[i];
   }
   return matched;
+}
+
+// Makes tensors of inputs that are sequences and optionals, and returns all inputs' data by name.
+Result<std::map<std::string, TensorData>> bind_inputs(davit::ir::Module& module,
+                                                      const Values& values) {
+  const auto matched = match_inputs(module, values);
+  if (!matched.ok()) return Status(matched.status().detail());
+  std::map<std::string, int64_t> elements;
+  std::map<std::string, TensorData> data;
+  for (const auto input : module.graph_inputs(davit::ir::kMainGraph)) {
+    const std::string name(module.value_name(input));
+    const auto& value = matched->at(name);
+    const auto* type = module.container(input);
+    if (type != nullptr) {
+      elements[name] = value.is_present ? int64_t(value.tensors.size()) : davit::passes::kAbsent;
+    }
+    for (size_t i = 0; i < value.tensors.size(); ++i) {
+      const bool is_element = type != nullptr && type->is_sequence;
+      data[is_element ? name + "[" + std::to_string(i) + "]" : name] =
+          as_declared(value.tensors[i], type != nullptr ? type->dtype : module.dtype(input));
+    }
+  }
+  Status status = davit::passes::bind_elements(module, elements);
+  if (!status.ok()) return status;
+  return data;
 }
 
 enum class Freeze { kNothing, kIntegers, kParameters };
@@ -146,17 +181,21 @@ struct Outcome {
 
 Outcome run_case(const fs::path& folder) {
   const auto fail = [](const Status& status) { return Outcome{.why = status.to_string()}; };
-  auto module = davit::onnx_import::import_onnx_file((folder / "model.onnx").string());
-  if (!module.ok()) return fail(module.status());
+  const auto imported = davit::onnx_import::import_onnx_file((folder / "model.onnx").string());
+  if (!imported.ok()) return fail(imported.status());
   Outcome outcome{.passed = false};
   for (size_t set = 0;; ++set) {
     const fs::path data_folder = folder / ("test_data_set_" + std::to_string(set));
     if (!fs::exists(data_folder)) break;
-    const auto tensors = read_tensors(data_folder, "input");
-    if (!tensors.ok()) return fail(tensors.status());
-    const auto expected = read_tensors(data_folder, "output");
-    if (!expected.ok()) return fail(expected.status());
-    const auto data = match_inputs(*module, *tensors);
+    davit::ir::Module module = *imported;
+    const auto inputs =
+        read_values(data_folder, "input", module, module.graph_inputs(davit::ir::kMainGraph));
+    if (!inputs.ok()) return fail(inputs.status());
+    const auto outputs =
+        read_values(data_folder, "output", module, module.graph_outputs(davit::ir::kMainGraph));
+    if (!outputs.ok()) return fail(outputs.status());
+    const auto expected = flatten(*outputs);
+    const auto data = bind_inputs(module, *inputs);
     if (!data.ok()) return fail(data.status());
     Status status;
     bool frozen = false;
@@ -164,7 +203,7 @@ Outcome run_case(const fs::path& folder) {
       const bool any = std::ranges::any_of(
           *data, [&](const auto& entry) { return is_frozen(entry.second, freeze); });
       if (freeze != Freeze::kNothing && !any) continue;
-      Status now = try_case(*module, *data, *expected, freeze);
+      Status now = try_case(module, *data, expected, freeze);
       frozen = freeze != Freeze::kNothing;
       if (now.ok() || !frozen) status = std::move(now);  // The first error says most.
       if (status.ok()) break;
