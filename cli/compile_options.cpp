@@ -15,9 +15,9 @@
 namespace davit::cli {
 namespace {
 
-constexpr const char* kNames[] = {"--target",      "--shapes",    "--dim",
-                                  "--freeze",      "--optimize",  "--disable-pass",
-                                  "--enable-pass", "--only-pass", "--save-passes"};
+constexpr const char* kNames[] = {"--target",    "--shapes",     "--dim",          "--elements",
+                                  "--freeze",    "--optimize",   "--disable-pass", "--enable-pass",
+                                  "--only-pass", "--save-passes"};
 
 // "in0:1x3x224x224,in1=1x4". A name may hold ':' itself ("input:0:1x4"): the last one splits.
 Status parse_shapes(const std::string& text, compiler::CompileOptions& options) {
@@ -47,6 +47,18 @@ Status parse_dim(const std::string& text, compiler::CompileOptions& options) {
     return usage_error(fmt::format("--dim: '{}' is not SYMBOL=EXTENT", text), "--dim N=8");
   }
   options.symbols[text.substr(0, split)] = *extent;
+  return {};
+}
+
+Status parse_elements(const std::string& text, compiler::CompileOptions& options) {
+  const size_t split = text.rfind('=');
+  const std::string count = split == std::string::npos ? "" : text.substr(split + 1);
+  const auto number = count == "none" ? std::optional(passes::kAbsent) : parse_integer(count);
+  if (!number || (*number < 0 && count != "none") || split == 0) {
+    return usage_error(fmt::format("--elements: '{}' is not NAME=COUNT or NAME=none", text),
+                       "--elements images=3");
+  }
+  options.elements[text.substr(0, split)] = *number;
   return {};
 }
 
@@ -127,6 +139,10 @@ void CompileArguments::add_options(OptionSet& options) {
               "as in the model");
   options.add("--dim", dims_, "Extent of a named dimension, SYMBOL=EXTENT; repeatable",
               "as in the model");
+  options.add("--elements", elements_,
+              "Tensors in an input that is a sequence or optional, NAME=COUNT or NAME=none; "
+              "repeatable",
+              "must be given for such inputs");
   options.add("--freeze", freezes_,
               "Make an input a constant, NAME=@FILE or NAME=TYPE=VALUES; repeatable",
               "inputs stay inputs", FileUse::kRead);
@@ -166,6 +182,9 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
     status = parse_shapes(shapes_[i], options);
   }
   for (size_t i = 0; status.ok() && i < dims_.size(); ++i) status = parse_dim(dims_[i], options);
+  for (size_t i = 0; status.ok() && i < elements_.size(); ++i) {
+    status = parse_elements(elements_[i], options);
+  }
   for (size_t i = 0; status.ok() && i < freezes_.size(); ++i) {
     status = parse_freeze(freezes_[i], options);
   }

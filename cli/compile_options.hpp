@@ -27,7 +27,7 @@ class CompileArguments {
 
  private:
   std::string target_ = "cpu";
-  std::vector<std::string> shapes_, dims_, freezes_, disabled_passes_, enabled_passes_,
+  std::vector<std::string> shapes_, dims_, elements_, freezes_, disabled_passes_, enabled_passes_,
       only_passes_;
   std::string save_passes_;
   uint64_t level_ = 2;

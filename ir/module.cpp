@@ -187,10 +187,21 @@ const Shape* Module::shape(ValueId value) const {
 
 void Module::set_dtype(ValueId value, DvtDType dtype) {
   value_dtype_[index_of(value)] = dtype;
+  if (dtype != DVT_DTYPE_NONE) containers_.erase(value);
 }
 
 void Module::set_shape(ValueId value, Shape shape) {
   value_shape_[index_of(value)] = std::move(shape);
+}
+
+const ContainerType* Module::container(ValueId value) const {
+  const auto found = containers_.find(value);
+  return found == containers_.end() ? nullptr : &found->second;
+}
+
+void Module::set_container(ValueId value, std::optional<ContainerType> type) {
+  containers_.erase(value);
+  if (type) containers_.emplace(value, std::move(*type));
 }
 
 const TensorData* Module::constant(ValueId value) const {
@@ -207,7 +218,7 @@ void Module::set_constant(ValueId value, TensorData data) {
     value_producer_[at] = kNoNode;
   }
   if (value_is_input_[at] != 0) remove_graph_input(value_graph(value), value);
-  value_dtype_[at] = data.dtype;
+  set_dtype(value, data.dtype);
   Shape shape;
   for (const int64_t dim : data.dims) shape.emplace_back(dim);
   value_shape_[at] = std::move(shape);
@@ -278,6 +289,7 @@ void Module::drop_value(ValueId value) {
   value_is_input_[at] = 0;
   if (value_constant_[at] != kNone) constants_[value_constant_[at]] = {};
   value_constant_[at] = kNone;
+  containers_.erase(value);
 }
 
 // ---- Nodes -----------------------------------------------------------------------------------

@@ -92,6 +92,15 @@ struct TensorData {
 TensorData make_tensor(DvtDType dtype, std::vector<int64_t> dims, std::vector<std::byte> bytes);
 TensorData make_i64_tensor(std::vector<int64_t> dims, const std::vector<int64_t>& values);
 
+// What is declared of a value that is no tensor: a sequence of tensors, or an optional tensor or
+// sequence. Such a value has no dtype and no shape; these are its tensors'.
+struct ContainerType {
+  bool is_sequence = false;
+  bool is_optional = false;  // This, is_sequence or both.
+  DvtDType dtype = DVT_DTYPE_NONE;
+  std::optional<Shape> shape;  // nullopt: rank unknown, or not the same for all.
+};
+
 using AttributeValue =
     std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
                  std::vector<std::string>, TensorData, GraphId, std::vector<GraphId>>;
@@ -156,6 +165,11 @@ class Module {
   [[nodiscard]] const Shape* shape(ValueId value) const;  // nullptr: rank unknown.
   void set_dtype(ValueId value, DvtDType dtype);
   void set_shape(ValueId value, Shape shape);
+  // nullptr: nothing says that it is no tensor. Importers declare inputs and outputs of the main
+  // graph; passes::bind_elements() and expand_sequences() make tensors of them. A value that is
+  // given a dtype is a tensor.
+  [[nodiscard]] const ContainerType* container(ValueId value) const;
+  void set_container(ValueId value, std::optional<ContainerType> type);
   [[nodiscard]] const TensorData* constant(ValueId value) const;  // nullptr: not constant.
   // Makes any value a constant and sets its dtype and shape. A node's output is detached: the node
   // lives on with an absent output there. A graph input leaves its graph's inputs.
@@ -265,6 +279,7 @@ class Module {
   std::vector<uint8_t> value_is_input_;
   std::vector<uint32_t> value_output_count_;  // Graph output positions that name it.
   std::vector<TensorData> constants_;
+  std::map<ValueId, ContainerType> containers_;
 
   std::vector<uint8_t> node_alive_;
   std::vector<uint32_t> node_domain_, node_op_, node_name_;

@@ -75,6 +75,9 @@ std::string canonical_options(const CompileOptions& options) {
   for (const auto& [name, extent] : options.symbols) {
     text += " dim=" + name + ":" + std::to_string(extent);
   }
+  for (const auto& [name, count] : options.elements) {
+    text += " elements=" + name + ":" + (count < 0 ? "none" : std::to_string(count));
+  }
   for (const auto& [name, data] : options.frozen_inputs) {
     text += " freeze=" + name + ":" + std::string(dtype_name(data.dtype)) + "[" +
             dims_text(data.dims) + "]:" + digest_text(data);
@@ -141,6 +144,7 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   report.source_nodes = count_nodes(module);
   Status status = module.sort();
   if (status.ok()) status = ir::verify(module);
+  if (status.ok()) status = passes::bind_elements(module, options.elements);
   if (status.ok()) status = passes::freeze_inputs(module, options.frozen_inputs);
   if (status.ok()) {
     status = passes::bind_shapes(module, {.shapes = options.shapes, .symbols = options.symbols});

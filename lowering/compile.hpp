@@ -28,6 +28,8 @@ struct CompileOptions {
   // Input name to extents; replaces free dimensions (trtexec --shapes).
   std::map<std::string, std::vector<int64_t>> shapes;
   std::map<std::string, int64_t> symbols;  // --dim N=8
+  // How many tensors an input holds that is a sequence or an optional, as passes::bind_elements().
+  std::map<std::string, int64_t> elements;
   // Inputs turned into constants (--freeze name=@file.npy), for parameters that shapes depend on.
   std::map<std::string, ir::TensorData> frozen_inputs;
   passes::Level level = passes::Level::kEliminate;  // -O2

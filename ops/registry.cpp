@@ -26,6 +26,8 @@ std::vector<OperatorDefinition> join_families() {
       convolution_operators(),
       cumulative_operators(),
       deformable_operators(),
+      determinant_operators(),
+      einsum_operators(),
       elementwise_operators(),
       gather_operators(),
       generate_operators(),
@@ -39,7 +41,9 @@ std::vector<OperatorDefinition> join_families() {
       normalisation_operators(),
       pooling_operators(),
       quantisation_operators(),
+      random_operators(),
       range_operators(),
+      rearrange_operators(),
       recurrent_operators(),
       reduction_operators(),
       regions_operators(),
@@ -48,6 +52,9 @@ std::vector<OperatorDefinition> join_families() {
       sampling_operators(),
       selection_operators(),
       shape_operators(),
+      signal_operators(),
+      tfidf_operators(),
+      training_operators(),
       unpooling_operators(),
   };
   // clang-format on

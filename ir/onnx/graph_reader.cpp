@@ -160,16 +160,13 @@ Status GraphReader::read_inputs(const onnx::GraphProto& proto, Scope& scope) {
     const ValueId value = module_.add_value(scope.graph, input.name());
     if (Status status = declare(scope, input.name(), value, "input"); !status.ok()) return status;
     module_.add_graph_input(scope.graph, value);
-    if (Status status = read_type(input, value); !status.ok()) return status;
     // Inside a body the operator that owns it knows the types.
-    if (scope.outer == nullptr && module_.dtype(value) == DVT_DTYPE_NONE) {
-      return input.type().value_case() == onnx::TypeProto::VALUE_NOT_SET ||
-                     input.type().has_tensor_type()
-                 ? error(scope, DVT_INVALID_IMAGE, "a model input has no element type",
-                         input.name())
-                 : error(scope, DVT_UNSUPPORTED,
-                         "a model input is not a dense tensor (sequence, map, optional or sparse)",
-                         input.name());
+    Status status = scope.outer == nullptr ? read_port(input, value) : read_type(input, value);
+    if (!status.ok()) return status;
+    const ir::ContainerType* container = module_.container(value);
+    const DvtDType dtype = container == nullptr ? module_.dtype(value) : container->dtype;
+    if (scope.outer == nullptr && dtype == DVT_DTYPE_NONE) {
+      return error(scope, DVT_INVALID_IMAGE, "a model input has no element type", input.name());
     }
   }
   return {};
@@ -325,6 +322,8 @@ Status GraphReader::read_attributes(onnx::NodeProto& proto, NodeId node, const S
     Result<onnx::AttributeProto*> resolved = resolve(attribute, scope);
     if (!resolved.ok()) return fail(std::move(resolved.status()), name);
     if (*resolved == nullptr) continue;
+    // The type of an Optional that is absent says nothing about what there is.
+    if (is_standard && proto.op_type() == "Optional" && name == "type") continue;
     Result<ir::AttributeValue> value = read_attribute(**resolved, node, scope);
     if (!value.ok()) return fail(std::move(value.status()), name);
     attributes.push_back({name, std::move(*value)});
@@ -406,10 +405,45 @@ Status GraphReader::read_outputs(const onnx::GraphProto& proto, Scope& scope) {
     if (scope.outer == nullptr && !seen.insert(output.name()).second) {
       return error(scope, DVT_INVALID_IMAGE, "two model outputs have one name", output.name());
     }
-    if (Status status = read_type(output, value); !status.ok()) return status;
+    Status status = scope.outer == nullptr ? read_port(output, value) : read_type(output, value);
+    if (!status.ok()) return status;
     outputs.push_back(value);
   }
   module_.set_graph_outputs(scope.graph, std::move(outputs));
+  return {};
+}
+
+Status GraphReader::read_port(const onnx::ValueInfoProto& proto, ValueId value) {
+  const onnx::TypeProto* type = &proto.type();
+  if (type->has_tensor_type() || type->value_case() == onnx::TypeProto::VALUE_NOT_SET) {
+    return read_type(proto, value);
+  }
+  ir::ContainerType container;
+  if (type->has_optional_type()) {
+    container.is_optional = true;
+    type = &type->optional_type().elem_type();
+  }
+  if (type->has_sequence_type()) {
+    container.is_sequence = true;
+    type = &type->sequence_type().elem_type();
+  }
+  if (!type->has_tensor_type() || module_.dtype(value) != DVT_DTYPE_NONE) {
+    return Status({.code = DVT_UNSUPPORTED,
+                   .stage = DVT_STAGE_PARSE,
+                   .message = "a model has tensors, sequences of tensors and optionals of either",
+                   .node = module_.graph_path(module_.value_graph(value)),
+                   .tensor = proto.name(),
+                   .got = "a map, a sparse tensor, or another nesting"});
+  }
+  Result<DvtDType> dtype = read_dtype(type->tensor_type().elem_type(), proto.name());
+  if (!dtype.ok()) return std::move(dtype.status());
+  container.dtype = *dtype;
+  if (type->tensor_type().has_shape()) {
+    Result<ir::Shape> shape = read_shape(type->tensor_type().shape(), proto.name());
+    if (!shape.ok()) return std::move(shape.status());
+    container.shape = std::move(*shape);
+  }
+  module_.set_container(value, std::move(container));
   return {};
 }
 

@@ -72,6 +72,8 @@ class GraphReader {
                                     ir::NodeId owner, const Scope& scope);
   // Dtype and shape of `value` from a declaration. What is already known must agree.
   Status read_type(const onnx::ValueInfoProto& proto, ir::ValueId value);
+  // The same of an input or output of the model, which may be a sequence or an optional.
+  Status read_port(const onnx::ValueInfoProto& proto, ir::ValueId value);
   Result<ir::Shape> read_shape(const onnx::TensorShapeProto& proto, const std::string& tensor);
   Status check_lists() const;
 

@@ -1,6 +1,7 @@
 #include "ir/onnx/import.hpp"
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <onnx/onnx-data_pb.h>
 #include <onnx/onnx_pb.h>
 #include <unistd.h>
 
@@ -198,6 +199,61 @@ Result<NamedTensor> read_tensor_bytes(std::span<const std::byte> bytes) try {
   onnx::TensorProto proto;
   if (Status status = parse_bytes(bytes, "the tensor", proto); !status.ok()) return status;
   return named_tensor(std::move(proto), digest);
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+namespace {
+
+Status read_tensor_value(onnx::TensorProto proto, Digest& digest, NamedValue& value) {
+  Result<NamedTensor> tensor = named_tensor(std::move(proto), digest);
+  if (!tensor.ok()) return std::move(tensor.status());
+  if (value.name.empty()) value.name = std::move(tensor->name);
+  value.tensors.push_back(std::move(tensor->data));
+  return {};
+}
+
+Status read_sequence_value(const onnx::SequenceProto& proto, Digest& digest, NamedValue& value) {
+  if (proto.elem_type() != onnx::SequenceProto::TENSOR && proto.tensor_values_size() == 0 &&
+      proto.elem_type() != onnx::SequenceProto::UNDEFINED) {
+    return {DVT_UNSUPPORTED, DVT_STAGE_PARSE, "a sequence of something else than tensors"};
+  }
+  if (value.name.empty()) value.name = proto.name();
+  for (const onnx::TensorProto& tensor : proto.tensor_values()) {
+    if (Status status = read_tensor_value(tensor, digest, value); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status read_optional_value(const onnx::OptionalProto& proto, Digest& digest, NamedValue& value) {
+  value.name = proto.name();
+  if (proto.has_sequence_value()) return read_sequence_value(proto.sequence_value(), digest, value);
+  if (proto.has_tensor_value()) return read_tensor_value(proto.tensor_value(), digest, value);
+  value.is_present = false;
+  return {};
+}
+
+}  // namespace
+
+Result<NamedValue> read_value_file(const std::string& path, const ir::ContainerType* type) try {
+  Digest digest;
+  NamedValue value;
+  Status status;
+  if (type == nullptr) {
+    onnx::TensorProto proto;
+    status = parse_file(path, digest, proto);
+    if (status.ok()) status = read_tensor_value(std::move(proto), digest, value);
+  } else if (type->is_optional) {
+    onnx::OptionalProto proto;
+    status = parse_file(path, digest, proto);
+    if (status.ok()) status = read_optional_value(proto, digest, value);
+  } else {
+    onnx::SequenceProto proto;
+    status = parse_file(path, digest, proto);
+    if (status.ok()) status = read_sequence_value(proto, digest, value);
+  }
+  if (!status.ok()) return status;
+  return value;
 } catch (const std::bad_alloc&) {
   return out_of_memory();
 }

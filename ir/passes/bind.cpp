@@ -3,6 +3,8 @@
 
 #include "base/dtype.hpp"
 #include "ir/passes/passes.hpp"
+#include "ir/passes/rewrite.hpp"
+#include "ir/passes/sequences.hpp"
 #include "ir/text.hpp"
 
 namespace davit::passes {
@@ -123,7 +125,101 @@ class Binder {
   std::map<uint32_t, int64_t> extents_;
 };
 
+// What an input that is no tensor becomes.
+class ElementBinder {
+ public:
+  explicit ElementBinder(ir::Module& module) : rewriter_(module), module_(module) {}
+
+  // `count` as in bind_elements().
+  Status bind(ValueId value, const ir::ContainerType& type, int64_t count) {
+    const bool fits = type.is_sequence ? count >= 0 && count <= kElementsMax : count == 1;
+    if (!fits && !(type.is_optional && count == kAbsent)) {
+      return bind_error("the input cannot hold that many tensors",
+                        std::string(module_.value_name(value)), expected(type),
+                        std::to_string(count));
+    }
+    if (type.is_sequence && count != kAbsent) {
+      make(value, count == 0 ? "SequenceEmpty" : "SequenceConstruct",
+           add_inputs(value, type, count));
+    } else if (count == kAbsent) {
+      make(value, "Optional", {});
+    } else {
+      module_.add_graph_input(ir::kMainGraph, value);
+      module_.set_dtype(value, type.dtype);
+      if (type.shape) module_.set_shape(value, *type.shape);
+    }
+    return {};
+  }
+
+  static std::string expected(const ir::ContainerType& type) {
+    const std::string present = type.is_sequence ? "0 to " + std::to_string(kElementsMax) : "1";
+    return type.is_optional ? present + ", or none" : present;
+  }
+
+ private:
+  std::vector<ValueId> add_inputs(ValueId value, const ir::ContainerType& type, int64_t count) {
+    const std::string name(module_.value_name(value));
+    std::vector<ValueId> inputs;
+    for (int64_t i = 0; i < count; ++i) {
+      inputs.push_back(rewriter_.add_value(ir::kMainGraph, name + "[" + std::to_string(i) + "]",
+                                           type.dtype, nameless(type.shape)));
+      module_.add_graph_input(ir::kMainGraph, inputs.back());
+    }
+    return inputs;
+  }
+
+  void make(ValueId value, const char* op, std::vector<ValueId> inputs) {
+    module_.set_container(value, std::nullopt);
+    rewriter_.add_node(ir::kMainGraph, {.op = op,
+                                        .name = std::string(module_.value_name(value)),
+                                        .inputs = std::move(inputs),
+                                        .outputs = {value},
+                                        .attributes = {},
+                                        .opset = 16});
+  }
+
+  Rewriter rewriter_;
+  ir::Module& module_;
+};
+
 }  // namespace
+
+Status bind_elements(ir::Module& module, const std::map<std::string, int64_t>& elements) {
+  const Binder binder(module);
+  for (const auto& [name, count] : elements) {
+    const Result<ValueId> input = binder.find_input(name);
+    if (!input.ok()) return Status(input.status().detail());
+    if (module.container(*input) != nullptr) continue;
+    return bind_error("the input is a tensor, neither sequence nor optional", name);
+  }
+  const auto span = module.graph_inputs(ir::kMainGraph);
+  const std::vector<ValueId> inputs(span.begin(), span.end());
+  ElementBinder element_binder(module);
+  for (const ValueId value : inputs) {
+    // Again at the end, so that the order stays.
+    module.remove_graph_input(ir::kMainGraph, value);
+    if (module.container(value) == nullptr) {
+      module.add_graph_input(ir::kMainGraph, value);
+      continue;
+    }
+    const ir::ContainerType type = *module.container(value);
+    const std::string name(module.value_name(value));
+    const auto entry = elements.find(name);
+    if (entry == elements.end()) {
+      Status status = bind_error(
+          type.is_sequence ? "how many tensors the input holds must be known when it is compiled"
+                           : "whether the input is there must be known when it is compiled",
+          name, ElementBinder::expected(type));
+      status.detail().code = DVT_UNSUPPORTED;
+      status.detail().hint = "--elements " + name + (type.is_sequence ? "=2" : "=1");
+      return status;
+    }
+    if (Status status = element_binder.bind(value, type, entry->second); !status.ok()) {
+      return status;
+    }
+  }
+  return module.sort();
+}
 
 Status bind_shapes(ir::Module& module, const ShapeBindings& bindings) {
   Binder binder(module);

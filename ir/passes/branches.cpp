@@ -3,13 +3,11 @@
 #include "ir/passes/rewrite.hpp"
 
 namespace davit::passes {
-namespace {
 
 using ir::kNoValue;
 using ir::NodeId;
 using ir::ValueId;
 
-// The branch that is always taken; nullptr when that is not known.
 const ir::GraphId* taken_branch(const ir::Module& module, NodeId node) {
   if (!is_op(module, node, "If")) return nullptr;
   const std::optional<double> condition = uniform_constant(module, operand(module, node, 0));
@@ -23,8 +21,6 @@ const ir::GraphId* taken_branch(const ir::Module& module, NodeId node) {
   }
   return graph;
 }
-
-}  // namespace
 
 Result<uint32_t> inline_branches(ir::Module& module, Refusals& refusals) {
   Rewriter rewriter(module);

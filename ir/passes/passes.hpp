@@ -7,7 +7,8 @@
 //          an operator's rules, and folding is bounded in memory and work.
 // Memory   Passes work in place. After an error the module is to be thrown away.
 //
-// Passes never change the names, dtypes or order of the main graph's inputs and outputs.
+// Passes never change the names, dtypes or order of the main graph's inputs and outputs, but for
+// outputs that are no tensors (expand_sequences()).
 #pragma once
 
 #include <cstdint>
@@ -38,11 +39,23 @@ Status bind_shapes(ir::Module& module, const ShapeBindings& bindings);
 // Turns inputs into constants; their dims bind free dimensions as bind_shapes() does.
 Status freeze_inputs(ir::Module& module, const std::map<std::string, ir::TensorData>& data);
 
+// Makes tensors of the inputs that are sequences or optionals. `elements` says how many tensors
+// each holds: the sequence x becomes the inputs x[0], x[1] ..., an optional tensor of 1 the input
+// x, and kAbsent is an optional that is not there. An input left out is an error that names it.
+inline constexpr int64_t kAbsent = -1;
+Status bind_elements(ir::Module& module, const std::map<std::string, int64_t>& elements);
+
 // DVT_UNSUPPORTED with every node, subgraphs included, whose operator has no definition under the
 // model's opsets: "ai.onnx::Foo(13): a, b; com.x::Bar(1): c".
 Status check_supported(const ir::Module& module);
 
 // ---- Passes: each returns how many things it changed -----------------------------------------
+
+// A rewrite whose pattern was found but that was not done, and why.
+struct Refusal {
+  std::string pass, node, reason;
+};
+using Refusals = std::vector<Refusal>;
 
 // Dtypes and shapes of all values, and the data of small ones that shapes can depend on (results up
 // to 4 KiB of nodes whose inputs are constant, and of Shape and Size). A declaration that
@@ -54,6 +67,23 @@ Result<uint32_t> infer_shapes(ir::Module& module);
 // out never to be taken. After all passes, this reports it.
 Status check_inference(ir::Module& module);
 
+// Lists of any length that are attributes of a node become constant inputs, as its kernel takes
+// them: the tables of TfIdfVectorizer. Returns the number of nodes.
+Result<uint32_t> lift_tables(ir::Module& module, Refusals& refusals);
+
+// Sequences and optionals become the tensors they hold: what reads them reads those, a Loop that
+// carries one and SequenceMap become copies of their bodies, and the main graph's outputs are the
+// elements y[0], y[1] ... of a sequence y; an absent optional is no output. That needs lengths,
+// positions, trip counts and conditions that are constant; what is not is refused, and reported by
+// check_sequences(). Infers shapes while it works.
+Result<uint32_t> expand_sequences(ir::Module& module, Refusals& refusals);
+
+// An operator on sequences or optionals, which is for expand_sequences() and has no kernel.
+bool is_sequence_operator(const ir::Module& module, ir::NodeId node);
+
+// DVT_UNSUPPORTED with the operators on sequences and optionals that are left, and the reasons.
+Status check_sequences(const ir::Module& module, const Refusals& refusals);
+
 // infer_shapes(), and evaluates every node whose inputs are constant. Left to run time: results
 // above 64 MiB or above 4 times the inputs plus 1 MiB, more than 2^30 multiplications, and nodes
 // whose kernel fails. Returns the number of nodes that vanished.
@@ -62,12 +92,6 @@ Result<uint32_t> fold_constants(ir::Module& module);
 // Erases nodes and constants on which no output of the main graph depends. Returns the number of
 // nodes.
 Result<uint32_t> remove_dead_nodes(ir::Module& module);
-
-// A rewrite whose pattern was found but that was not done, and why.
-struct Refusal {
-  std::string pass, node, reason;
-};
-using Refusals = std::vector<Refusal>;
 
 // Puts the branch of an If whose condition is constant in the place of the If.
 Result<uint32_t> inline_branches(ir::Module& module, Refusals& refusals);

@@ -14,7 +14,9 @@ Result<uint32_t> without_refusals(ir::Module& module, Refusals& /*refusals*/) {
 }
 
 constexpr std::array kPasses = {
+    Pass{"lift_tables", lift_tables, Level::kRequired},
     Pass{"infer_shapes", without_refusals<infer_shapes>, Level::kRequired},
+    Pass{"expand_sequences", expand_sequences, Level::kRequired},
     Pass{"fold_constants", without_refusals<fold_constants>, Level::kFold},
     Pass{"inline_branches", inline_branches, Level::kFold},
     Pass{"remove_dead_nodes", without_refusals<remove_dead_nodes>, Level::kFold},
@@ -36,8 +38,10 @@ constexpr std::array kPasses = {
     Pass{"fuse_attention", fuse_attention, Level::kFuse},
     Pass{"fuse_epilogues", fuse_epilogues, Level::kFuse},
 };
-constexpr size_t kFoldConstants = 1;
-constexpr size_t kRemoveDeadNodes = 3;
+constexpr size_t kExpandSequencesAt = 2;
+constexpr size_t kFoldConstants = 3;
+constexpr size_t kRemoveDeadNodes = 5;
+static_assert(kPasses[kExpandSequencesAt].name == "expand_sequences");
 static_assert(kPasses[kFoldConstants].name == "fold_constants");
 static_assert(kPasses[kRemoveDeadNodes].name == "remove_dead_nodes");
 
@@ -90,6 +94,7 @@ class Simplifier {
       if (!status.ok()) return unsupported;
       status = check_supported(module_);
     }
+    if (status.ok()) status = check_sequences(module_, refusals_[kExpandSequencesAt]);
     if (status.ok()) status = run_level(Level::kFuse);
     if (!status.ok()) return status;
     for (size_t i = 0; i < kPasses.size(); ++i) {
@@ -163,7 +168,10 @@ Status check_supported(const ir::Module& module) {
   std::map<std::string, std::string> nodes_of_operator;
   for (uint32_t n = 0; n < module.node_count(); ++n) {
     const ir::NodeId node{n};
-    if (!module.node_alive(node) || ops::find_operator(module, node) != nullptr) continue;
+    if (!module.node_alive(node) || ops::find_operator(module, node) != nullptr ||
+        is_sequence_operator(module, node)) {
+      continue;
+    }
     std::string& nodes = nodes_of_operator[module.op_label(node)];
     if (!nodes.empty()) nodes += ", ";
     nodes += module.node_path(node);

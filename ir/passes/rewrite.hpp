@@ -89,6 +89,9 @@ ir::ValueId operand(const ir::Module& module, ir::NodeId node, uint32_t index);
 // the value is a graph output.
 ir::NodeId only_reader(const ir::Module& module, ir::ValueId value);
 
+// The branch that an If always takes; nullptr for other nodes and when that is not known.
+const ir::GraphId* taken_branch(const ir::Module& module, ir::NodeId node);
+
 // Same dtype and provably the same extents.
 bool same_type(const ir::Module& module, ir::ValueId a, ir::ValueId b);
 

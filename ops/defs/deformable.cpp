@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "base/checked.hpp"
 #include "ops/defs/common.hpp"
 #include "ops/defs/families.hpp"
 #include "ops/defs/scratch.hpp"
@@ -97,22 +96,9 @@ Result<Recipe> recipe_deform(const NodeView& node) {
   return recipe;
 }
 
-// As a convolution of the same shape.
-DvtTaskCost cost_deform(const NodeView& node) {
-  const auto w = *node.input_extents(1);
-  const uint64_t filters = static_cast<uint64_t>(w[0]);
-  DvtTaskCost cost = move_cost(node);  // For its traffic.
-  cost.kind = DVT_TASK_CONV;
-  cost.batch = static_cast<uint64_t>(node.attribute_int("group", 1));
-  cost.m = filters == 0 ? 0 : element_count(node.output_extents(0)) / filters;
-  cost.n = filters / cost.batch;
-  cost.k = filters == 0 ? 0 : element_count(node.input_extents(1)) / filters;
-  return cost;
-}
-
 constexpr std::array kOperators = {
     OperatorDefinition{"", "DeformConv", 19, INT64_MAX, 3, 5, 1, 1, infer_deform, recipe_deform,
-                       cost_deform},
+                       cost_of_kernel},
 };
 
 }  // namespace

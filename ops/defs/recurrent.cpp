@@ -5,7 +5,6 @@
 #include <array>
 #include <cctype>
 
-#include "base/checked.hpp"
 #include "ops/defs/common.hpp"
 #include "ops/defs/families.hpp"
 #include "ops/defs/scratch.hpp"
@@ -229,29 +228,14 @@ Result<Recipe> recipe_rnn(const NodeView& node) {
   return recipe_kind(node, kRnn);
 }
 
-// One product of [N, I + H] by [I + H, G * H] per step and direction.
-DvtTaskCost cost_recurrent(const NodeView& node) {
-  DvtTaskCost cost = move_cost(node);  // For its traffic.
-  cost.kind = cost.dtype == DVT_F64 ? DVT_TASK_AICPU : DVT_TASK_MATMUL;
-  const auto x = *node.input_extents(DVT_RECURRENT_X);
-  const auto r = *node.input_extents(DVT_RECURRENT_R);
-  const bool batch_first = node.opset() >= 14 && node.attribute_int("layout", 0) != 0;
-  const auto steps = static_cast<uint64_t>(x[batch_first ? 1 : 0]);
-  cost.batch = checked_mul(steps, static_cast<uint64_t>(r[0])).value_or(UINT64_MAX);
-  cost.m = static_cast<uint64_t>(x[batch_first ? 0 : 1]);
-  cost.n = static_cast<uint64_t>(r[1]);
-  cost.k = static_cast<uint64_t>(x[2]) + static_cast<uint64_t>(r[2]);
-  return cost;
-}
-
 constexpr OperatorDefinition lstm(int64_t since, int64_t until) {
-  return {"", "LSTM", since, until, 3, 8, 0, 3, infer_lstm, recipe_lstm, cost_recurrent};
+  return {"", "LSTM", since, until, 3, 8, 0, 3, infer_lstm, recipe_lstm, cost_of_kernel};
 }
 constexpr OperatorDefinition gru(int64_t since, int64_t until) {
-  return {"", "GRU", since, until, 3, 6, 0, 2, infer_gru, recipe_gru, cost_recurrent};
+  return {"", "GRU", since, until, 3, 6, 0, 2, infer_gru, recipe_gru, cost_of_kernel};
 }
 constexpr OperatorDefinition rnn(int64_t since, int64_t until) {
-  return {"", "RNN", since, until, 3, 6, 0, 2, infer_rnn, recipe_rnn, cost_recurrent};
+  return {"", "RNN", since, until, 3, 6, 0, 2, infer_rnn, recipe_rnn, cost_of_kernel};
 }
 
 constexpr std::array kOperators = {

@@ -17,49 +17,89 @@ bool describe_input(const NodeView& node, uint32_t index, DvtTensor& tensor) {
   return dvt_set_shape(&tensor, static_cast<uint32_t>(extents->size()), extents->data()) == DVT_OK;
 }
 
+// A context for the kernel's infer() and cost(): tensors of static shapes, data of constants.
+class StaticCall {
+ public:
+  // False when a shape is not known, or a parameter that shapes depend on.
+  bool describe(const NodeView& node, const Recipe& recipe) {
+    const size_t inputs = recipe.inputs.size();
+    outputs_ = recipe.outputs.size() + recipe.workspace_bytes.size();
+    tensors_.assign(inputs + outputs_, DvtTensor{});
+    cells_.assign(inputs + outputs_, DvtCell{});
+    memory_.assign(sizeof(DvtContext) / sizeof(uint64_t) + cells_.size(), 0);
+    attributes_.resize((recipe.attributes.size() + 7) / 8);
+    std::ranges::copy(recipe.attributes, reinterpret_cast<std::byte*>(attributes_.data()));
+    DvtContext* context = get();
+    context->attributes = attributes_.empty() ? nullptr : attributes_.data();
+    context->input_count = static_cast<uint16_t>(inputs);
+    context->output_count = static_cast<uint16_t>(outputs_);
+    for (size_t i = 0; i < inputs; ++i) {
+      const uint32_t index = recipe.inputs[i];
+      if (index == ir::kNone) continue;
+      if (!describe_input(node, index, tensors_[i])) return false;
+      const ir::TensorData* constant = node.input_constant(index);
+      // They only read; the cell type does not say so.
+      if (constant != nullptr && constant->bytes != nullptr) {
+        cells_[i].data = const_cast<std::byte*>(constant->bytes->data());
+      } else if (i < 32 && (recipe.kernel->host_inputs >> i & 1U) != 0) {
+        return false;
+      }
+      bind(i);
+    }
+    for (size_t i = 0; i < outputs_; ++i) {
+      const bool is_scratch = i >= recipe.outputs.size();
+      if (!is_scratch && recipe.outputs[i] == ir::kNone) continue;
+      results()[i].dtype = is_scratch ? DvtDType{DVT_U8} : node.output_dtype(recipe.outputs[i]);
+      bind(inputs + i);
+    }
+    return true;
+  }
+  DvtContext* get() { return reinterpret_cast<DvtContext*>(memory_.data()); }
+  DvtTensor* results() { return tensors_.data() + (tensors_.size() - outputs_); }
+
+ private:
+  void bind(size_t operand) {
+    cells_[operand].tensor = &tensors_[operand];
+    get()->cells[operand] = &cells_[operand];
+  }
+
+  size_t outputs_ = 0;
+  std::vector<DvtTensor> tensors_;
+  std::vector<DvtCell> cells_;
+  std::vector<uint64_t> memory_, attributes_;
+};
+
 }  // namespace
 
 Status add_workspaces(const NodeView& node, Recipe& recipe, size_t count) {
-  const size_t inputs = recipe.inputs.size();
-  const size_t outputs = recipe.outputs.size() + count;
   recipe.workspace_bytes.assign(count, 0);
-  std::vector<DvtTensor> tensors(inputs + outputs, DvtTensor{});
-  std::vector<DvtCell> cells(inputs);
-  std::vector<uint64_t> memory(sizeof(DvtContext) / sizeof(uint64_t) + inputs + outputs, 0);
-  auto* context = reinterpret_cast<DvtContext*>(memory.data());
-  for (size_t i = 0; i < inputs; ++i) {
-    const uint32_t index = recipe.inputs[i];
-    if (index == ir::kNone) continue;
-    if (!describe_input(node, index, tensors[i])) return {};
-    const ir::TensorData* constant = node.input_constant(index);
-    // infer() only reads; the cell type does not say so.
-    if (constant != nullptr && constant->bytes != nullptr) {
-      cells[i].data = const_cast<std::byte*>(constant->bytes->data());
-    }
-    cells[i].tensor = &tensors[i];
-    context->cells[i] = &cells[i];
-  }
-  std::vector<uint64_t> attributes((recipe.attributes.size() + 7) / 8);
-  std::copy(recipe.attributes.begin(), recipe.attributes.end(),
-            reinterpret_cast<std::byte*>(attributes.data()));
-  context->attributes = attributes.empty() ? nullptr : attributes.data();
-  context->input_count = static_cast<uint16_t>(inputs);
-  context->output_count = static_cast<uint16_t>(outputs);
-  DvtTensor* results = tensors.data() + inputs;
-  for (size_t i = 0; i < outputs; ++i) {
-    results[i].dtype =
-        i < recipe.outputs.size() ? node.output_dtype(recipe.outputs[i]) : DvtDType{DVT_U8};
-  }
+  StaticCall call;
+  if (!call.describe(node, recipe)) return {};
   std::array<char, 256> reason{};
-  const DvtCode code = recipe.kernel->infer(context, results, reason.data(), reason.size());
+  const DvtCode code =
+      recipe.kernel->infer(call.get(), call.results(), reason.data(), reason.size());
   if (code != DVT_OK) {
     return node.error(code, std::string(recipe.kernel->name) + " refuses: " + reason.data(),
                       DVT_STAGE_LOWER);
   }
   for (size_t i = 0; i < count; ++i) {
-    recipe.workspace_bytes[i] = results[recipe.outputs.size() + i].bytes;
+    recipe.workspace_bytes[i] = call.results()[recipe.outputs.size() + i].bytes;
   }
   return {};
+}
+
+DvtTaskCost cost_of_kernel(const NodeView& node) {
+  DvtTaskCost cost{};
+  const OperatorDefinition* definition = find_operator(node.module(), node.id());
+  if (definition == nullptr) return cost;
+  const auto recipe = definition->recipe(node);
+  StaticCall call;
+  if (!recipe.ok() || recipe->kernel->cost == nullptr || !call.describe(node, *recipe)) return cost;
+  std::array<char, 256> reason{};
+  const DvtCode code =
+      recipe->kernel->infer(call.get(), call.results(), reason.data(), reason.size());
+  if (code == DVT_OK) recipe->kernel->cost(call.get(), &cost);
+  return cost;
 }
 
 int64_t present_outputs(const NodeView& node) {

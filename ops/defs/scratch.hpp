@@ -1,4 +1,5 @@
-// scratch.hpp: outputs of recipes: workspaces, sized by the kernel itself, and optional ones.
+// scratch.hpp: what definitions ask their kernels for: sizes of workspaces, costs; and which
+// outputs are there.
 //
 // Threads  Pure functions of their arguments.
 // Trust    As ops/definition.hpp.
@@ -10,9 +11,13 @@
 namespace davit::ops {
 
 // Appends `count` workspaces to a recipe that is complete otherwise. With static shapes their sizes
-// are what the kernel's infer() asks for; with dynamic ones they are 0, as nobody reads them then.
-// An error when the kernel refuses the operands.
+// are what the kernel's infer() asks for; with dynamic ones, and while a parameter that they depend
+// on is not constant, they are 0, as nobody reads them then. An error when the kernel refuses the
+// operands.
 Status add_workspaces(const NodeView& node, Recipe& recipe, size_t count = 1);
+
+// The kernel's own cost(), for definitions whose kernel has one.
+DvtTaskCost cost_of_kernel(const NodeView& node);
 
 // Bit i: the node's output i is there. For kernels whose recipe lists present outputs only.
 int64_t present_outputs(const NodeView& node);

@@ -397,34 +397,6 @@ Result<Recipe> recipe_constant(const NodeView& node) {
   return node.error(DVT_UNSUPPORTED, "a Constant node has no kernel; fold it", DVT_STAGE_LOWER);
 }
 
-// ---- Dropout ----------------------------------------------------------------------------------
-
-// For inference Dropout is the identity, and its mask is all ones.
-Status infer_dropout(const NodeView& node, std::span<InferredOutput> outputs) {
-  Status status = infer_identity(node, outputs);
-  if (outputs.size() > 1) {
-    outputs[1] = outputs[0];
-    if (node.opset() >= 10) outputs[1].dtype = DVT_BOOL;
-  }
-  return status;
-}
-
-Result<Recipe> recipe_dropout(const NodeView& node) {
-  const ir::TensorData* training = node.opset() >= 12 ? node.input_constant(2) : nullptr;
-  const bool trains = node.opset() < 7
-                          ? node.attribute_int("is_test", 0) == 0
-                          : training != nullptr && training->bytes != nullptr &&
-                                !training->bytes->empty() && (*training->bytes)[0] != std::byte{0};
-  if (trains || (node.has_input(2) && training == nullptr)) {
-    return node.error(DVT_UNSUPPORTED, "Dropout for training is not supported", DVT_STAGE_LOWER);
-  }
-  if (node.has_output(1)) {
-    return node.error(DVT_UNSUPPORTED, "the mask output of Dropout is not supported",
-                      DVT_STAGE_LOWER);
-  }
-  return alias_recipe(node);
-}
-
 // ---- Table ------------------------------------------------------------------------------------
 
 constexpr std::array kOperators = {
@@ -444,9 +416,6 @@ constexpr std::array kOperators = {
     OperatorDefinition{"", "Shape", 1, INT64_MAX, 1, 1, 1, 1, infer_shape, recipe_shape, no_cost},
     OperatorDefinition{"", "Size", 1, INT64_MAX, 1, 1, 1, 1, infer_size, recipe_size, no_cost},
     OperatorDefinition{"", "Constant", 1, INT64_MAX, 0, 0, 1, 1, infer_constant, recipe_constant,
-                       no_cost},
-    OperatorDefinition{"", "Dropout", 6, 11, 1, 1, 1, 2, infer_dropout, recipe_dropout, no_cost},
-    OperatorDefinition{"", "Dropout", 12, INT64_MAX, 1, 3, 1, 2, infer_dropout, recipe_dropout,
                        no_cost},
 };
 

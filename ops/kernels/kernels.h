@@ -26,8 +26,11 @@ DvtKernelTable dvt_kernels_channel_normalisation(void); /* LRN LpNormalization H
 DvtKernelTable dvt_kernels_convolution(void); /* Conv ConvTranspose */
 DvtKernelTable dvt_kernels_cumulative(void); /* CumSum Trilu */
 DvtKernelTable dvt_kernels_deformable(void); /* DeformConv */
+DvtKernelTable dvt_kernels_determinant(void); /* Det */
+DvtKernelTable dvt_kernels_einsum(void); /* Einsum */
 DvtKernelTable dvt_kernels_elementwise(void); /* Add Equal Relu HardSigmoid Sqrt Clip Cast ... */
 DvtKernelTable dvt_kernels_fill(void); /* Fill Shape Size */
+DvtKernelTable dvt_kernels_fourier(void); /* DFT STFT */
 DvtKernelTable dvt_kernels_gather(void); /* Gather GatherElements GatherND */
 DvtKernelTable dvt_kernels_fused(void); /* FusedConv FusedMatMul ... */
 DvtKernelTable dvt_kernels_generate(void); /* EyeLike */
@@ -41,14 +44,19 @@ DvtKernelTable dvt_kernels_movement(void); /* Copy Concat Split Transpose Slice 
 DvtKernelTable dvt_kernels_normalisation(void); /* BatchNormalization Softmax */
 DvtKernelTable dvt_kernels_pooling(void); /* MaxPool AveragePool GlobalAveragePool */
 DvtKernelTable dvt_kernels_quantisation(void); /* QuantizeLinear ... */
+DvtKernelTable dvt_kernels_random(void); /* Random Bernoulli Multinomial Dropout */
 DvtKernelTable dvt_kernels_range(void); /* Range */
+DvtKernelTable dvt_kernels_rearrange(void); /* DepthToSpace SpaceToDepth ReverseSequence */
 DvtKernelTable dvt_kernels_recurrent(void); /* LSTM GRU RNN */
 DvtKernelTable dvt_kernels_reduction(void); /* ReduceMean ... */
 DvtKernelTable dvt_kernels_regions(void); /* RoiAlign MaxRoiPool */
 DvtKernelTable dvt_kernels_resize(void); /* Resize */
-DvtKernelTable dvt_kernels_selection(void); /* ArgMax ArgMin TopK OneHot */
-DvtKernelTable dvt_kernels_scatter(void); /* ScatterElements ScatterND */
 DvtKernelTable dvt_kernels_sampling(void); /* GridSample AffineGrid */
+DvtKernelTable dvt_kernels_scatter(void); /* ScatterElements ScatterND */
+DvtKernelTable dvt_kernels_selection(void); /* ArgMax ArgMin TopK OneHot */
+DvtKernelTable dvt_kernels_signal(void); /* CosineWindow MelWeightMatrix */
+DvtKernelTable dvt_kernels_tfidf(void); /* TfIdfVectorizer */
+DvtKernelTable dvt_kernels_training(void); /* Adagrad Adam Momentum */
 DvtKernelTable dvt_kernels_unpooling(void); /* MaxUnpool */
 /* clang-format on */
 

@@ -102,7 +102,8 @@ class CompileTest(tool.ToolTest):
         out = self.path("x.davit")
         for arguments in (["--target", "gpu"], ["--target", "ascend:"], ["--shapes", "x"],
                           ["--shapes", "x:2x"], ["--shapes", "x:-1x2"], ["--dim", "N"],
-                          ["--dim", "N=x"], ["--freeze", "x"], ["--freeze", "x=@" + out],
+                          ["--dim", "N=x"], ["--elements", "x"], ["--elements", "x=-1"],
+                          ["--freeze", "x"], ["--freeze", "x=@" + out],
                           ["--freeze", "x=2xf32=1,2,3"], ["--freeze", "x=99999999999x9xf32=1"]):
             result = davit("compile", model, "-o", out, *arguments)
             self.assertIn(result.code, (1, 2), arguments)

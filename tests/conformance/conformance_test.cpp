@@ -4,8 +4,14 @@
 //
 // A list has one test per line; "frozen" behind its name says that it passes only with its
 // shape-like inputs compiled in (davit compile --freeze): first its integer inputs of rank 0 and 1,
-// then also its float inputs of rank 0 and 1. A listed test that fails, or that now needs freezing,
-// fails the run. A test that passes and is not listed is reported with the line to add.
+// then also its float inputs of rank 0 and 1. LISTS/not_passed.txt has all other tests, by reason:
+//
+//   reason: why they do not pass, for people
+//   error: a part of what is reported for each of them
+//   <group>/<test>
+//
+// Every test is in exactly one list and fares as that says, or the run fails: a listed test that
+// fails or now needs freezing, one that now passes, one that fails in another way, one that is new.
 //
 //   --print GROUP   prints the group's list as it would be now
 //   --why NAME      prints how the test NAME fares, and why
@@ -48,41 +54,76 @@ TensorData as_declared(TensorData data, DvtDType declared) {
   return data;
 }
 
-// "input_0.pb", "input_1.pb", ... of one data set.
-Result<std::vector<davit::onnx_import::NamedTensor>> read_tensors(const fs::path& folder,
-                                                                  const std::string& kind) {
-  std::vector<davit::onnx_import::NamedTensor> tensors;
+using Values = std::vector<davit::onnx_import::NamedValue>;
+
+// "input_0.pb", "input_1.pb", ... of one data set, for the model's `ports`.
+Result<Values> read_values(const fs::path& folder, const std::string& kind,
+                           const davit::ir::Module& module,
+                           std::span<const davit::ir::ValueId> ports) {
+  Values values;
   for (size_t i = 0;; ++i) {
     const fs::path path = folder / (kind + "_" + std::to_string(i) + ".pb");
-    if (!fs::exists(path)) return tensors;
-    auto tensor = davit::onnx_import::read_tensor_file(path.string());
-    if (!tensor.ok()) return std::move(tensor.status());
-    tensors.push_back(std::move(*tensor));
+    if (!fs::exists(path)) return values;
+    auto value = davit::onnx_import::read_value_file(
+        path.string(), i < ports.size() ? module.container(ports[i]) : nullptr);
+    if (!value.ok()) return std::move(value.status());
+    values.push_back(std::move(*value));
   }
 }
 
-// The data of each graph input: by name when all names fit, else by position.
-Result<std::map<std::string, TensorData>> match_inputs(
-    const davit::ir::Module& module, const std::vector<davit::onnx_import::NamedTensor>& tensors) {
+// The tensors of all values, by the names that the compiler gives them.
+std::vector<davit::onnx_import::NamedTensor> flatten(const Values& values) {
+  std::vector<davit::onnx_import::NamedTensor> tensors;
+  for (const auto& value : values) {
+    for (const TensorData& data : value.tensors) tensors.push_back({value.name, data});
+  }
+  return tensors;
+}
+
+// The value of each model input: by name when all names fit, else by position.
+Result<std::map<std::string, davit::onnx_import::NamedValue>> match_inputs(
+    const davit::ir::Module& module, const Values& values) {
   std::vector<std::string> names;
   for (const auto value : module.graph_inputs(davit::ir::kMainGraph)) {
     names.emplace_back(module.value_name(value));
   }
-  if (names.size() != tensors.size()) {
+  if (names.size() != values.size()) {
     return Status(
         DVT_INVALID_ARGUMENT, DVT_STAGE_BIND,
-        std::to_string(names.size()) + " inputs, data for " + std::to_string(tensors.size()));
+        std::to_string(names.size()) + " inputs, data for " + std::to_string(values.size()));
   }
   const bool by_name = std::ranges::all_of(
-      tensors, [&](const auto& t) { return std::ranges::find(names, t.name) != names.end(); });
-  std::map<std::string, TensorData> matched;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::string& name = by_name ? tensors[i].name : names[i];
-    const auto at = size_t(std::ranges::find(names, name) - names.begin());
-    matched[name] =
-        as_declared(tensors[i].data, module.dtype(module.graph_inputs(davit::ir::kMainGraph)[at]));
+      values, [&](const auto& v) { return std::ranges::find(names, v.name) != names.end(); });
+  std::map<std::string, davit::onnx_import::NamedValue> matched;
+  for (size_t i = 0; i < values.size(); ++i) {
+    matched[by_name ? values[i].name : names[i]] = values[i];
   }
   return matched;
+}
+
+// Makes tensors of inputs that are sequences and optionals, and returns all inputs' data by name.
+Result<std::map<std::string, TensorData>> bind_inputs(davit::ir::Module& module,
+                                                      const Values& values) {
+  const auto matched = match_inputs(module, values);
+  if (!matched.ok()) return Status(matched.status().detail());
+  std::map<std::string, int64_t> elements;
+  std::map<std::string, TensorData> data;
+  for (const auto input : module.graph_inputs(davit::ir::kMainGraph)) {
+    const std::string name(module.value_name(input));
+    const auto& value = matched->at(name);
+    const auto* type = module.container(input);
+    if (type != nullptr) {
+      elements[name] = value.is_present ? int64_t(value.tensors.size()) : davit::passes::kAbsent;
+    }
+    for (size_t i = 0; i < value.tensors.size(); ++i) {
+      const bool is_element = type != nullptr && type->is_sequence;
+      data[is_element ? name + "[" + std::to_string(i) + "]" : name] =
+          as_declared(value.tensors[i], type != nullptr ? type->dtype : module.dtype(input));
+    }
+  }
+  Status status = davit::passes::bind_elements(module, elements);
+  if (!status.ok()) return status;
+  return data;
 }
 
 enum class Freeze { kNothing, kIntegers, kParameters };
@@ -140,17 +181,21 @@ struct Outcome {
 
 Outcome run_case(const fs::path& folder) {
   const auto fail = [](const Status& status) { return Outcome{.why = status.to_string()}; };
-  auto module = davit::onnx_import::import_onnx_file((folder / "model.onnx").string());
-  if (!module.ok()) return fail(module.status());
+  const auto imported = davit::onnx_import::import_onnx_file((folder / "model.onnx").string());
+  if (!imported.ok()) return fail(imported.status());
   Outcome outcome{.passed = false};
   for (size_t set = 0;; ++set) {
     const fs::path data_folder = folder / ("test_data_set_" + std::to_string(set));
     if (!fs::exists(data_folder)) break;
-    const auto tensors = read_tensors(data_folder, "input");
-    if (!tensors.ok()) return fail(tensors.status());
-    const auto expected = read_tensors(data_folder, "output");
-    if (!expected.ok()) return fail(expected.status());
-    const auto data = match_inputs(*module, *tensors);
+    davit::ir::Module module = *imported;
+    const auto inputs =
+        read_values(data_folder, "input", module, module.graph_inputs(davit::ir::kMainGraph));
+    if (!inputs.ok()) return fail(inputs.status());
+    const auto outputs =
+        read_values(data_folder, "output", module, module.graph_outputs(davit::ir::kMainGraph));
+    if (!outputs.ok()) return fail(outputs.status());
+    const auto expected = flatten(*outputs);
+    const auto data = bind_inputs(module, *inputs);
     if (!data.ok()) return fail(data.status());
     Status status;
     bool frozen = false;
@@ -158,7 +203,7 @@ Outcome run_case(const fs::path& folder) {
       const bool any = std::ranges::any_of(
           *data, [&](const auto& entry) { return is_frozen(entry.second, freeze); });
       if (freeze != Freeze::kNothing && !any) continue;
-      Status now = try_case(*module, *data, *expected, freeze);
+      Status now = try_case(module, *data, expected, freeze);
       frozen = freeze != Freeze::kNothing;
       if (now.ok() || !frozen) status = std::move(now);  // The first error says most.
       if (status.ok()) break;
@@ -181,6 +226,38 @@ std::map<std::string, std::string> read_list(const fs::path& path) {
   return lines;
 }
 
+struct KnownFailure {
+  std::string error;
+  bool has_reason = false;
+};
+
+// Of LISTS/not_passed.txt, by "group/test".
+std::map<std::string, KnownFailure> read_known_failures(const fs::path& lists) {
+  std::ifstream file(lists / "not_passed.txt");
+  std::map<std::string, KnownFailure> failures;
+  KnownFailure section;
+  const auto value_of = [](const std::string& line) { return line.substr(line.find(": ") + 2); };
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    if (line.starts_with("reason: ")) {
+      section = {.error = "", .has_reason = true};
+    } else if (line.starts_with("error: ")) {
+      section.error = value_of(line);
+    } else {
+      failures[line] = section;
+    }
+  }
+  return failures;
+}
+
+// What is wrong with a failure or its entry; empty when it is the one expected.
+std::string judge_failure(const KnownFailure* known, const std::string& why) {
+  if (known == nullptr) return "fails and is in no list: " + why;
+  if (!known->has_reason || known->error.empty()) return "not_passed.txt has no reason or no error";
+  if (why.find(known->error) != std::string::npos) return {};
+  return "fails in another way than '" + known->error + "': " + why;
+}
+
 std::vector<std::string> case_names(const fs::path& group) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(group)) {
@@ -190,35 +267,38 @@ std::vector<std::string> case_names(const fs::path& group) {
   return names;
 }
 
-// True when everything on the group's list still passes.
-bool check_group(const fs::path& data, const fs::path& lists, const std::string& group) {
+// True when every test of the group fares as the lists say. Takes what it saw out of `failures`.
+bool check_group(const fs::path& data, const fs::path& lists, const std::string& group,
+                 std::map<std::string, KnownFailure>& failures) {
   std::map<std::string, std::string> listed = read_list(lists / (group + ".txt"));
   bool good = !listed.empty();
   const auto fail = [&](const std::string& line, const std::string& why) {
     std::printf("FAILED %s/%s: %s\n", group.c_str(), line.c_str(), why.c_str());
     good = false;
   };
-  size_t passed = 0, unlisted = 0;
+  size_t passed = 0;
   const std::vector<std::string> names = case_names(data / group);
   for (const std::string& name : names) {
     const Outcome outcome = run_case(data / group / name);
     passed += outcome.passed ? 1 : 0;
     const auto entry = listed.extract(name);
-    if (entry.empty()) {
-      unlisted += outcome.passed ? 1 : 0;
-    } else if (entry.mapped() != outcome.line(name)) {
+    const auto failure = failures.extract(group + "/" + name);
+    if (!entry.empty() && !failure.empty()) fail(name, "is in two lists");
+    if (!entry.empty()) {
+      if (entry.mapped() == outcome.line(name)) continue;
       fail(entry.mapped(),
            outcome.passed ? "now passes as '" + outcome.line(name) + "'" : outcome.why);
+    } else if (outcome.passed) {
+      fail(name, "passes: put the output of --print " + group + " in " + group +
+                     ".txt and take it out of not_passed.txt");
+    } else {
+      const std::string wrong =
+          judge_failure(failure.empty() ? nullptr : &failure.mapped(), outcome.why);
+      if (!wrong.empty()) fail(name, wrong);
     }
   }
   for (const auto& [name, line] : listed) fail(line, "there is no such test");
   std::printf("%-18s %4zu of %4zu pass\n", group.c_str(), passed, names.size());
-  if (unlisted > 0) {
-    std::printf(
-        "  %zu of them are not listed: put the output of --print %s in "
-        "tests/conformance/%s.txt\n",
-        unlisted, group.c_str(), group.c_str());
-  }
   return good;
 }
 
@@ -258,9 +338,14 @@ int main(int argc, char** argv) {
   }
   if (argc == 5 && std::string_view(argv[3]) == "--print") return print_list(data, argv[4]);
   if (argc == 5) return explain(data, argv[4]);
+  std::map<std::string, KnownFailure> failures = read_known_failures(argv[2]);
   bool good = true;
   for (const std::string_view group : kGroups) {
-    good = check_group(data, argv[2], std::string(group)) && good;
+    good = check_group(data, argv[2], std::string(group), failures) && good;
+  }
+  for (const auto& [name, failure] : failures) {
+    std::printf("FAILED not_passed.txt: %s: there is no such test\n", name.c_str());
+    good = false;
   }
   return good ? 0 : 1;
 }

@@ -208,8 +208,8 @@ TEST_CASE("missing type information is an error of the input") {
   onnx::ModelProto model = relu_model();
   model.mutable_graph()->mutable_input(0)->clear_type();
   CHECK(has(import_error(model), "no element type; tensor x"));
-  model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_sequence_type();
-  CHECK(has(import_error(model), "not a dense tensor"));
+  model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_map_type();
+  CHECK(has(import_error(model), "a map, a sparse tensor, or another nesting"));
   CHECK(import_proto(model).status().code() == DVT_UNSUPPORTED);
   // A tensor without shape is of unknown rank.
   model = relu_model();
@@ -217,6 +217,43 @@ TEST_CASE("missing type information is an error of the input") {
   Result<Module> module = import_proto(model);
   REQUIRE(module.ok());
   CHECK(module->shape(module->graph_inputs(kMainGraph)[0]) == nullptr);
+}
+
+TEST_CASE("sequences and optionals are declared, of inputs and outputs") {
+  onnx::ModelProto model = relu_model();
+  const auto tensor = [](onnx::TypeProto* type) {
+    type->mutable_tensor_type()->set_elem_type(TensorProto::DOUBLE);
+    type->mutable_tensor_type()->mutable_shape()->add_dim()->set_dim_param("N");
+  };
+  const auto type_of = [&] { return model.mutable_graph()->mutable_input(0)->mutable_type(); };
+  tensor(type_of()->mutable_sequence_type()->mutable_elem_type());
+  auto* output = model.mutable_graph()->mutable_output(0);
+  tensor(output->mutable_type()->mutable_optional_type()->mutable_elem_type());
+  Result<Module> module = import_proto(model);
+  REQUIRE_MESSAGE(module.ok(), module.status().to_string());
+  const auto* input = module->container(module->graph_inputs(kMainGraph)[0]);
+  REQUIRE(input != nullptr);
+  CHECK((input->is_sequence && !input->is_optional));
+  CHECK(input->dtype == DVT_F64);
+  REQUIRE(input->shape);
+  CHECK((*input->shape)[0].is_symbol());
+  CHECK(module->dtype(module->graph_inputs(kMainGraph)[0]) == DVT_DTYPE_NONE);
+  const auto* result = module->container(output_value(*module));
+  REQUIRE(result != nullptr);
+  CHECK((!result->is_sequence && result->is_optional));
+  // An optional sequence; sequences of sequences and element types that are missing are refused.
+  type_of()->mutable_optional_type()->mutable_elem_type()->mutable_sequence_type();
+  CHECK(has(import_error(model), "another nesting"));
+  tensor(type_of()
+             ->mutable_optional_type()
+             ->mutable_elem_type()
+             ->mutable_sequence_type()
+             ->mutable_elem_type());
+  CHECK(import_proto(model).ok());
+  type_of()->mutable_sequence_type()->mutable_elem_type()->mutable_sequence_type();
+  CHECK(has(import_error(model), "another nesting"));
+  type_of()->mutable_sequence_type()->mutable_elem_type()->mutable_tensor_type();
+  CHECK(has(import_error(model), "tensor x"));
 }
 
 TEST_CASE("dims: -1 is unknown, other negatives are errors") {
