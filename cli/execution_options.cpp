@@ -31,6 +31,10 @@ void ExecutionArguments::add_run(OptionSet& options) {
   options.add("--percentiles", percentiles_, "Percentiles of latency to report", "");
   options.add("--timeout", timeout_seconds_, {.min = 0.001, .max = 1e9},
               "Seconds after which to give up with exit code 6", "0: no limit");
+  options.add("--workers", workers_, {.min = 0, .max = 64},
+              "Threads that run Main, the caller's included; 0: as many as this process may use",
+              "");
+  options.add("--schedule", schedule_, "auto, sequential or dynamic", "the fastest, by trial");
   options.add("--preload", preload_, "Touch all pages of the image at load",
               "pages are read when first used");
 }
@@ -55,6 +59,13 @@ Status ExecutionArguments::check(OptionSet& options) {
   // An image was compiled before: these settings do not exist for it.
   auto kind = model_kind(model_);
   if (kind.ok() && *kind != ModelKind::kOnnx) options.hide("Compile");
+  if (schedule_ != "auto" && schedule_ != "sequential" && schedule_ != "dynamic") {
+    return usage_error(
+        fmt::format("--schedule: '{}' is not auto, sequential or dynamic", schedule_));
+  }
+  if (schedule_ == "dynamic" && workers_ == 1) {
+    return usage_error("--schedule dynamic would do nothing with one worker", "--workers 2");
+  }
   const auto ranks = parse_reals(percentiles_);
   const bool in_range = ranks && std::all_of(ranks->begin(), ranks->end(),
                                              [](double rank) { return rank >= 0 && rank <= 100; });
@@ -65,6 +76,23 @@ Status ExecutionArguments::check(OptionSet& options) {
   }
   percentile_ranks_ = *ranks;
   return {};
+}
+
+Result<Workers> ExecutionArguments::workers(Session& session) {
+  Workers workers;
+  if (schedule_ == "sequential") workers.schedule = DVT_SCHEDULE_SEQUENTIAL;
+  if (schedule_ == "dynamic") workers.schedule = DVT_SCHEDULE_DYNAMIC;
+  if (workers_ == 1) return workers;
+  DvtPoolOptions options;
+  dvt_pool_options_init(&options);
+  options.workers = static_cast<uint32_t>(workers_);
+  DvtError error{};
+  DvtPool* pool = nullptr;
+  if (dvt_pool_create(&options, &pool, &error) != DVT_OK) return status_of(error);
+  pool_.reset(pool);
+  workers.pool = pool;
+  session.log("{}\n", format_count(dvt_pool_workers(pool), "worker"));
+  return workers;
 }
 
 int64_t ExecutionArguments::synchronize_timeout_us() const {

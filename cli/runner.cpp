@@ -10,11 +10,14 @@
 
 namespace davit::cli {
 
-Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeout_us) {
+Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeout_us,
+                              const Workers& workers) {
   DvtExecutorOptions options;
   dvt_executor_options_init(&options);
   options.device = device;
   options.synchronize_timeout_us = timeout_us;
+  options.pool = workers.pool;
+  options.schedule = workers.schedule;
   Runner runner;
   DvtExecutor* executor = nullptr;
   DvtError error{};
@@ -91,6 +94,12 @@ Status Runner::fetch_outputs() {
   return {};
 }
 
+DvtScheduleInfo Runner::schedule() const {
+  DvtScheduleInfo info;
+  dvt_executor_schedule(executor_.get(), &info);
+  return info;
+}
+
 Status Runner::unload() {
   DvtError error{};
   if (dvt_executor_unload(executor_.get(), &error) != DVT_OK) return status_of(error);
@@ -146,6 +155,13 @@ std::string planned_arena(const compiler::CompileReport& report) {
 }
 
 }  // namespace
+
+void report_schedule(Session& session, const DvtScheduleInfo& info) {
+  const char* name = info.schedule == DVT_SCHEDULE_DYNAMIC ? "dynamic" : "sequential";
+  session.detail("schedule: {}, {}: {}\n", name, format_count(info.workers, "worker"), info.reason);
+  session.result()["schedule"] = {
+      {"kind", name}, {"workers", info.workers}, {"reason", info.reason}};
+}
 
 void report_compilation(Session& session, const compiler::CompileReport& report,
                         double total_seconds) {

@@ -182,7 +182,7 @@ Status status_from(const DvtError& error) {
 
 Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
                                         std::span<const NpyArray> inputs, DvtDevice* device,
-                                        int runs) {
+                                        int runs, DvtPool* pool) {
   DvtError error{};
   const AlignedBytes memory(bytes);
   DvtImage* raw_image = nullptr;
@@ -197,6 +197,8 @@ Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
   DvtExecutorOptions options;
   dvt_executor_options_init(&options);
   options.device = device;
+  options.pool = pool;
+  options.schedule = pool == nullptr ? DVT_SCHEDULE_AUTO : DVT_SCHEDULE_DYNAMIC;
   DvtExecutor* raw_executor = nullptr;
   if (dvt_executor_create(raw_image, &options, &raw_executor, &error) != DVT_OK) {
     return status_from(error);

@@ -34,12 +34,14 @@ class AlignedBytes {
 // The error record as a Status.
 Status status_from(const DvtError& error);
 
-// Opens the image, makes an executor on `device` (null for the default), and runs it `runs` times
-// on the inputs, one per port. Output buffers are filled with 0xAB before each run. Returns the
-// outputs of the last run; an error when an earlier run gave other bits.
+// Opens the image, makes an executor on `device` (null for the default), whose nodes run as they
+// become ready on `pool` (null: in order), and runs it `runs` times on the inputs, one per port.
+// Output buffers are filled with 0xAB before each run. Returns the outputs of the last run; an
+// error when an earlier run gave other bits.
 Result<std::vector<NpyArray>> run_image(std::span<const std::byte> image,
                                         std::span<const NpyArray> inputs,
-                                        DvtDevice* device = nullptr, int runs = 1);
+                                        DvtDevice* device = nullptr, int runs = 1,
+                                        DvtPool* pool = nullptr);
 
 struct Tolerance {
   double relative = 0;         // Of the expected element.
