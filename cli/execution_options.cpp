@@ -4,12 +4,25 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "cli/numbers.hpp"
 #include "cli/runner.hpp"
 #include "cli/stage.hpp"
 
 namespace davit::cli {
+
+namespace {
+
+std::optional<uint32_t> schedule_of(const std::string& name) {
+  if (name == "auto") return DVT_SCHEDULE_AUTO;
+  if (name == "sequential") return DVT_SCHEDULE_SEQUENTIAL;
+  if (name == "planned") return DVT_SCHEDULE_PLANNED;
+  if (name == "dynamic") return DVT_SCHEDULE_DYNAMIC;
+  return std::nullopt;
+}
+
+}  // namespace
 
 void ExecutionArguments::add_model(OptionSet& options) {
   options.group("Model");
@@ -34,7 +47,8 @@ void ExecutionArguments::add_run(OptionSet& options) {
   options.add("--workers", workers_, {.min = 0, .max = 64},
               "Threads that run Main, the caller's included; 0: as many as this process may use",
               "");
-  options.add("--schedule", schedule_, "auto, sequential or dynamic", "the fastest, by trial");
+  options.add("--schedule", schedule_, "auto, sequential, planned or dynamic",
+              "the fastest, by trial");
   options.add("--preload", preload_, "Touch all pages of the image at load",
               "pages are read when first used");
 }
@@ -59,12 +73,13 @@ Status ExecutionArguments::check(OptionSet& options) {
   // An image was compiled before: these settings do not exist for it.
   auto kind = model_kind(model_);
   if (kind.ok() && *kind != ModelKind::kOnnx) options.hide("Compile");
-  if (schedule_ != "auto" && schedule_ != "sequential" && schedule_ != "dynamic") {
+  if (!schedule_of(schedule_)) {
     return usage_error(
-        fmt::format("--schedule: '{}' is not auto, sequential or dynamic", schedule_));
+        fmt::format("--schedule: '{}' is not auto, sequential, planned or dynamic", schedule_));
   }
-  if (schedule_ == "dynamic" && workers_ == 1) {
-    return usage_error("--schedule dynamic would do nothing with one worker", "--workers 2");
+  if ((schedule_ == "dynamic" || schedule_ == "planned") && workers_ == 1) {
+    return usage_error(fmt::format("--schedule {} would do nothing with one worker", schedule_),
+                       "--workers 2");
   }
   const auto ranks = parse_reals(percentiles_);
   const bool in_range = ranks && std::all_of(ranks->begin(), ranks->end(),
@@ -80,9 +95,9 @@ Status ExecutionArguments::check(OptionSet& options) {
 
 Result<Workers> ExecutionArguments::workers(Session& session) {
   Workers workers;
-  if (schedule_ == "sequential") workers.schedule = DVT_SCHEDULE_SEQUENTIAL;
-  if (schedule_ == "dynamic") workers.schedule = DVT_SCHEDULE_DYNAMIC;
-  if (workers_ == 1) return workers;
+  workers.schedule = *schedule_of(schedule_);
+  workers.pool = pool_.get();
+  if (workers_ == 1 || pool_ != nullptr) return workers;
   DvtPoolOptions options;
   dvt_pool_options_init(&options);
   options.workers = static_cast<uint32_t>(workers_);
@@ -100,6 +115,9 @@ int64_t ExecutionArguments::synchronize_timeout_us() const {
 }
 
 Result<LoadedModel> ExecutionArguments::open(Session& session, const OptionSet& options) {
+  const auto with = workers(session);
+  if (!with.ok()) return Status(with.status().detail());
+  if (with->pool != nullptr) compile_.set_workers(dvt_pool_workers(with->pool));
   return open_model(session, model_, compile_, options, preload_);
 }
 

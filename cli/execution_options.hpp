@@ -34,10 +34,11 @@ class ExecutionArguments {
   // After parsing: what cannot be judged option by option. Hides settings that do not apply.
   Status check(OptionSet& options);
 
+  // Makes the pool first: a model is compiled for its workers.
   Result<LoadedModel> open(Session& session, const OptionSet& options);
   // Also notes in the settings what --device came to mean.
   Result<DeviceHandle> open_device(Session& session, OptionSet& options, const LoadedModel& model);
-  // Also makes the pool of --workers, which lives as long as this.
+  // Also makes the pool of --workers, once, which lives as long as this.
   Result<Workers> workers(Session& session);
   // The inputs, their sources in the log and in JSON.
   Result<std::vector<HostTensor>> inputs(Session& session, std::span<const PortType> ports);

@@ -146,9 +146,12 @@ typedef struct DvtExecutor DvtExecutor;
 
 /* How Main is run. All give the same results, bit for bit. */
 enum {
-  DVT_SCHEDULE_AUTO = 0,       /* The fastest, by trial in the first runs. */
+  /* The fastest of all three, by trial in the first runs; the image's schedule is tried when there
+   * are as many workers as it is for. */
+  DVT_SCHEDULE_AUTO = 0,
   DVT_SCHEDULE_SEQUENTIAL = 1, /* In the order of the image, by the caller. */
   DVT_SCHEDULE_DYNAMIC = 2,    /* As nodes become ready, on whichever worker is free. */
+  DVT_SCHEDULE_PLANNED = 3,    /* By the schedule in the image; DVT_FAILED_STATE if it has none. */
 };
 
 struct DvtDevice; /* davit/device.h; NULL selects the target's default. */

@@ -57,7 +57,7 @@ TEST_CASE("header rules") {
 }
 
 TEST_CASE("J8: another major or a newer minor is refused, and the text has both versions") {
-  for (const auto& [major, minor] : {std::pair(2, 0), std::pair(0, 9), std::pair(1, 3)}) {
+  for (const auto& [major, minor] : {std::pair(2, 0), std::pair(0, 9), std::pair(1, 4)}) {
     const auto bytes = changed([&](Container& c) {
       c.header.version_major = static_cast<uint16_t>(major);
       c.header.version_minor = static_cast<uint16_t>(minor);
@@ -66,8 +66,8 @@ TEST_CASE("J8: another major or a newer minor is refused, and the text has both 
     REQUIRE(!status.ok());
     const std::string got = std::to_string(major) + "." + std::to_string(minor);
     CHECK(status.code() == DVT_VERSION_MISMATCH);
-    CHECK(status.detail().message.find("expected 1.0 to 1.2, got " + got) != std::string::npos);
-    CHECK(status.detail().expected == "1.0 to 1.2");
+    CHECK(status.detail().message.find("expected 1.0 to 1.3, got " + got) != std::string::npos);
+    CHECK(status.detail().expected == "1.0 to 1.3");
     CHECK(status.detail().got == got);
     CHECK(!status.detail().hint.empty());
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/parallel.hpp"
+#include "exec/dependencies.hpp"
 #include "lowering/compile.hpp"
 #include "tests/lowering/tiny_modules.hpp"
 #include "tests/support/run_image.hpp"
@@ -82,7 +82,78 @@ std::vector<std::vector<bool>> reachable(const Dependencies& order) {
   return from;
 }
 
+davit::compiler::CompileOptions for_workers(uint32_t workers) {
+  davit::compiler::CompileOptions options;
+  options.workers = workers;
+  options.schedule_gain = 1;  // Whatever it promises.
+  return options;
+}
+
+// Which nodes come after which by the parts and waits of the image's schedule; from the tables
+// alone.
+std::vector<std::vector<bool>> planned_order(const GraphView& graph) {
+  const uint32_t count = graph.node_count;
+  std::vector<std::vector<uint32_t>> next(count);
+  for (uint32_t part = 0; part < graph.part_count; ++part) {
+    for (uint32_t at = graph.part_off[part]; at < graph.part_off[part + 1]; ++at) {
+      if (at > graph.part_off[part]) {
+        next[graph.part_nodes[at - 1]].push_back(graph.part_nodes[at]);
+      }
+      for (uint32_t i = graph.wait_off[at]; i < graph.wait_off[at + 1]; ++i) {
+        next[graph.part_nodes[graph.waits[i]]].push_back(graph.part_nodes[at]);
+      }
+    }
+  }
+  std::vector<std::vector<bool>> after(count, std::vector<bool>(count, false));
+  for (uint32_t from = 0; from < count; ++from) {
+    std::vector<uint32_t> stack = next[from];
+    while (!stack.empty()) {
+      const uint32_t node = stack.back();
+      stack.pop_back();
+      if (after[from][node]) continue;
+      after[from][node] = true;
+      stack.insert(stack.end(), next[node].begin(), next[node].end());
+    }
+  }
+  return after;
+}
+
 }  // namespace
+
+TEST_CASE("no interleaving of a schedule has two values alive that share a byte") {
+  uint32_t schedules = 0;
+  uint64_t conflicts = 0;
+  uint64_t unordered = 0;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    const auto compiled =
+        davit::compiler::compile_module(random_module(seed, 512), for_workers(2 + seed % 3));
+    REQUIRE_MESSAGE(compiled.ok(), compiled.status().to_string());
+    if (compiled->report.schedule_workers == 0) continue;
+    ++schedules;
+    CHECK(compiled->report.schedule_ns < compiled->report.sequential_ns);
+    const davit::testing::AlignedBytes memory(compiled->bytes);
+    auto opened = davit::exec::open_image_memory(
+        {static_cast<const std::byte*>(memory.data()), memory.size()}, {});
+    REQUIRE_MESSAGE(opened.ok(), opened.status().to_string());
+    const ImageView& image = (*opened)->view;
+    const GraphView& graph = image.graphs[image.main];
+    REQUIRE(graph.part_count == compiled->report.schedule_workers);
+    const auto after = planned_order(graph);
+    for (uint32_t b = 0; b < graph.node_count; ++b) {
+      for (uint32_t a = 0; a < b; ++a) {
+        CHECK_FALSE(after[b][a]);  // The image is in an order that the schedule allows.
+        if (!after[a][b]) ++unordered;
+        if (!conflict(image, graph, a, b)) continue;
+        ++conflicts;
+        CHECK(after[a][b]);
+      }
+    }
+  }
+  CHECK(schedules > 100);
+  CHECK(conflicts > 1000);
+  CHECK(unordered > 1000);
+}
 
 TEST_CASE("nodes that share bytes are ordered as in the image") {
   uint64_t conflicts = 0;
@@ -110,6 +181,7 @@ TEST_CASE("nodes that share bytes are ordered as in the image") {
 }
 
 TEST_CASE("two and three workers give the bits of one") {
+  uint32_t planned = 0;
   for (const uint32_t workers : {2U, 3U}) {
     DvtPoolOptions options;
     dvt_pool_options_init(&options);
@@ -121,7 +193,8 @@ TEST_CASE("two and three workers give the bits of one") {
     CHECK(dvt_pool_workers(raw_pool) == workers);
     for (uint32_t seed = 0; seed < 40; ++seed) {
       CAPTURE(seed);
-      const auto image = davit::compiler::compile_module(random_module(seed, 512), {});
+      const auto image =
+          davit::compiler::compile_module(random_module(seed, 512), for_workers(workers));
       REQUIRE(image.ok());
       std::vector<NpyArray> inputs;
       for (int port = 0; port < 2; ++port) {
@@ -134,11 +207,64 @@ TEST_CASE("two and three workers give the bits of one") {
       }
       const auto expected = davit::testing::run_image(image->bytes, inputs);
       REQUIRE_MESSAGE(expected.ok(), expected.status().to_string());
-      const auto got = davit::testing::run_image(image->bytes, inputs, nullptr, 20, raw_pool);
-      REQUIRE_MESSAGE(got.ok(), got.status().to_string());
-      for (size_t i = 0; i < got->size(); ++i) CHECK((*got)[i].bytes == (*expected)[i].bytes);
+      for (const uint32_t schedule : {DVT_SCHEDULE_DYNAMIC, DVT_SCHEDULE_PLANNED}) {
+        if (schedule == DVT_SCHEDULE_PLANNED && image->report.schedule_workers == 0) continue;
+        planned += schedule == DVT_SCHEDULE_PLANNED ? 1 : 0;
+        const auto got = davit::testing::run_image(
+            image->bytes, inputs, {.runs = 20, .pool = raw_pool, .schedule = schedule});
+        REQUIRE_MESSAGE(got.ok(), got.status().to_string());
+        for (size_t i = 0; i < got->size(); ++i) CHECK((*got)[i].bytes == (*expected)[i].bytes);
+      }
     }
   }
+  CHECK(planned > 20);
+}
+
+TEST_CASE("an image's schedule is tried where there are as many workers as it is for") {
+  const auto compiled = davit::compiler::compile_module(random_module(3, 512), for_workers(3));
+  REQUIRE(compiled.ok());
+  REQUIRE(compiled->report.schedule_workers == 3);
+  const davit::testing::AlignedBytes memory(compiled->bytes);
+  DvtError error{};
+  DvtImage* image = nullptr;
+  REQUIRE(dvt_image_open_memory(memory.data(), memory.size(), nullptr, &image, &error) == DVT_OK);
+  DvtPoolOptions pool_options;
+  dvt_pool_options_init(&pool_options);
+  pool_options.workers = 3;
+  DvtPool* pool = nullptr;
+  REQUIRE(dvt_pool_create(&pool_options, &pool, &error) == DVT_OK);
+  std::vector<float> buffer(512 * 8 * 8);
+  const auto told = [&](uint32_t workers, uint32_t schedule) {
+    DvtExecutorOptions options;
+    dvt_executor_options_init(&options);
+    options.pool = pool;
+    options.schedule = schedule;
+    options.workers_max = workers;
+    DvtExecutor* executor = nullptr;
+    REQUIRE(dvt_executor_create(image, &options, &executor, &error) == DVT_OK);
+    constexpr size_t kBytes = 512 * 8 * sizeof(float);
+    for (uint32_t i = 0; i < 2; ++i) {
+      CHECK(dvt_executor_bind_input(executor, i, &buffer[i * 4096], kBytes, &error) == DVT_OK);
+    }
+    for (uint32_t i = 0; i < 3; ++i) {
+      CHECK(dvt_executor_bind_output(executor, i, &buffer[(2 + i) * 4096], kBytes, &error) ==
+            DVT_OK);
+    }
+    for (int run = 0; run < 12; ++run) CHECK(dvt_executor_run(executor, &error) == DVT_OK);
+    DvtScheduleInfo info;
+    dvt_executor_schedule(executor, &info);
+    dvt_executor_destroy(executor);
+    return std::string(info.reason);
+  };
+  CHECK(told(3, DVT_SCHEDULE_AUTO).find(", planned ") != std::string::npos);
+  const std::string few = told(2, DVT_SCHEDULE_AUTO);
+  CHECK(few.find("planned") == std::string::npos);
+  CHECK(few.ends_with("; the image's schedule is for 3 workers"));
+  // Who asks for it gets it: a part that nobody has claimed is adopted.
+  CHECK(told(2, DVT_SCHEDULE_PLANNED) == "asked for");
+  CHECK(told(1, DVT_SCHEDULE_PLANNED) == "asked for");
+  dvt_pool_destroy(pool);
+  dvt_image_close(image);
 }
 
 TEST_CASE("how Main was run is told, and a schedule that does not exist is refused") {
@@ -167,6 +293,8 @@ TEST_CASE("how Main was run is told, and a schedule that does not exist is refus
   CHECK(told(nullptr, DVT_SCHEDULE_AUTO) == "no pool of workers was given");
   CHECK(told(pool, DVT_SCHEDULE_SEQUENTIAL) == "asked for");
   CHECK(told(pool, DVT_SCHEDULE_DYNAMIC) == "asked for");
+  CHECK(told(pool, DVT_SCHEDULE_PLANNED) ==
+        "planned scheduling was asked for, but the image has no schedule");
   CHECK(told(pool, 9) == "DvtExecutorOptions.schedule is unknown");
   dvt_pool_destroy(pool);
   dvt_image_close(image);
