@@ -84,9 +84,11 @@ void BenchCommand::add_options(OptionSet& options) {
 
 Status BenchCommand::create_runners(Session& session) {
   set_stage("load");
+  const auto workers = execution_.workers(session);
+  if (!workers.ok()) return Status(workers.status().detail());
   for (uint64_t i = 0; i < concurrency_; ++i) {
-    auto runner =
-        Runner::create(model_.image.get(), device_.device(), execution_.synchronize_timeout_us());
+    auto runner = Runner::create(model_.image.get(), device_.device(),
+                                 execution_.synchronize_timeout_us(), *workers);
     if (!runner.ok()) return std::move(runner.status());
     Status status = runner->bind_inputs(inputs_);
     if (!status.ok()) return status;
@@ -254,6 +256,7 @@ Status BenchCommand::run(Session& session, OptionSet& options) {
     if (!status.ok()) return status;
   }
   set_stage("unload");
+  report_schedule(session, runners_.front().schedule());
   for (Runner& runner : runners_) {
     status = runner.unload();
     if (!status.ok()) return status;

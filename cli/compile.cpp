@@ -24,6 +24,7 @@ class CompileCommand final : public Command {
                 FileUse::kRead);
     options.add("-o,--output", output_, "Image file to write", "", FileUse::kWritten);
     compile_.add_options(options);
+    compile_.add_workers(options);
   }
 
   Status run(Session& session, OptionSet& options) override {

@@ -160,11 +160,18 @@ void CompileArguments::add_options(OptionSet& options) {
               FileUse::kWritten);
 }
 
+void CompileArguments::add_workers(OptionSet& options) {
+  takes_workers_ = true;
+  options.add("--workers", workers_, {.min = 1, .max = 64},
+              "Put a schedule for so many workers into the image, if it pays", "no schedule");
+}
+
 std::vector<std::string> CompileArguments::given(const OptionSet& options) const {
   std::vector<std::string> names;
   for (const char* name : kNames) {
     if (options.given(name)) names.emplace_back(name);
   }
+  if (takes_workers_ && options.given("--workers")) names.emplace_back("--workers");
   return names;
 }
 
@@ -194,6 +201,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   options.disabled_passes = disabled_passes_;
   options.enabled_passes = enabled_passes_;
   options.only_passes = only_passes_;
+  options.workers = static_cast<uint32_t>(workers_);
   return options;
 }
 

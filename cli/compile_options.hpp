@@ -16,6 +16,10 @@ namespace davit::cli {
 class CompileArguments {
  public:
   void add_options(OptionSet& options);
+  // --workers, where it has no other meaning.
+  void add_workers(OptionSet& options);
+  // For how many workers to lay down a schedule.
+  void set_workers(uint32_t workers) { workers_ = workers; }
   // What can be judged before any file is opened.
   [[nodiscard]] Status check() const;
   // Reads the files that --freeze names, creates the folder of --save-passes.
@@ -31,6 +35,8 @@ class CompileArguments {
       only_passes_;
   std::string save_passes_;
   uint64_t level_ = 2;
+  uint64_t workers_ = 1;
+  bool takes_workers_ = false;
 };
 
 // "ascend:910B2" for the options, as an image names it.

@@ -4,12 +4,25 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "cli/numbers.hpp"
 #include "cli/runner.hpp"
 #include "cli/stage.hpp"
 
 namespace davit::cli {
+
+namespace {
+
+std::optional<uint32_t> schedule_of(const std::string& name) {
+  if (name == "auto") return DVT_SCHEDULE_AUTO;
+  if (name == "sequential") return DVT_SCHEDULE_SEQUENTIAL;
+  if (name == "planned") return DVT_SCHEDULE_PLANNED;
+  if (name == "dynamic") return DVT_SCHEDULE_DYNAMIC;
+  return std::nullopt;
+}
+
+}  // namespace
 
 void ExecutionArguments::add_model(OptionSet& options) {
   options.group("Model");
@@ -31,6 +44,11 @@ void ExecutionArguments::add_run(OptionSet& options) {
   options.add("--percentiles", percentiles_, "Percentiles of latency to report", "");
   options.add("--timeout", timeout_seconds_, {.min = 0.001, .max = 1e9},
               "Seconds after which to give up with exit code 6", "0: no limit");
+  options.add("--workers", workers_, {.min = 0, .max = 64},
+              "Threads that run Main, the caller's included; 0: as many as this process may use",
+              "");
+  options.add("--schedule", schedule_, "auto, sequential, planned or dynamic",
+              "the fastest, by trial");
   options.add("--preload", preload_, "Touch all pages of the image at load",
               "pages are read when first used");
 }
@@ -59,6 +77,14 @@ Status ExecutionArguments::check(OptionSet& options) {
   // An image was compiled before: these settings do not exist for it.
   auto kind = model_kind(model_);
   if (kind.ok() && *kind != ModelKind::kOnnx) options.hide("Compile");
+  if (!schedule_of(schedule_)) {
+    return usage_error(
+        fmt::format("--schedule: '{}' is not auto, sequential, planned or dynamic", schedule_));
+  }
+  if ((schedule_ == "dynamic" || schedule_ == "planned") && workers_ == 1) {
+    return usage_error(fmt::format("--schedule {} would do nothing with one worker", schedule_),
+                       "--workers 2");
+  }
   const auto ranks = parse_reals(percentiles_);
   const bool in_range = ranks && std::all_of(ranks->begin(), ranks->end(),
                                              [](double rank) { return rank >= 0 && rank <= 100; });
@@ -71,11 +97,31 @@ Status ExecutionArguments::check(OptionSet& options) {
   return {};
 }
 
+Result<Workers> ExecutionArguments::workers(Session& session) {
+  Workers workers;
+  workers.schedule = *schedule_of(schedule_);
+  workers.pool = pool_.get();
+  if (workers_ == 1 || pool_ != nullptr) return workers;
+  DvtPoolOptions options;
+  dvt_pool_options_init(&options);
+  options.workers = static_cast<uint32_t>(workers_);
+  DvtError error{};
+  DvtPool* pool = nullptr;
+  if (dvt_pool_create(&options, &pool, &error) != DVT_OK) return status_of(error);
+  pool_.reset(pool);
+  workers.pool = pool;
+  session.log("{}\n", format_count(dvt_pool_workers(pool), "worker"));
+  return workers;
+}
+
 int64_t ExecutionArguments::synchronize_timeout_us() const {
   return timeout_seconds_ > 0 ? static_cast<int64_t>(timeout_seconds_ * 1e6) : -1;
 }
 
 Result<LoadedModel> ExecutionArguments::open(Session& session, const OptionSet& options) {
+  const auto with = workers(session);
+  if (!with.ok()) return Status(with.status().detail());
+  if (with->pool != nullptr) compile_.set_workers(dvt_pool_workers(with->pool));
   return open_model(session, model_, compile_, options, preload_);
 }
 

@@ -4,6 +4,7 @@
 // Memory   Owns the option variables.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "cli/device.hpp"
 #include "cli/model.hpp"
 #include "cli/options.hpp"
+#include "cli/runner.hpp"
 #include "cli/session.hpp"
 #include "cli/tensors.hpp"
 
@@ -33,12 +35,15 @@ class ExecutionArguments {
   // After parsing: what cannot be judged option by option. Hides settings that do not apply.
   Status check(OptionSet& options);
 
+  // Makes the pool first: a model is compiled for its workers.
   Result<LoadedModel> open(Session& session, const OptionSet& options);
   // The model once more, as its source has it: no rewrites, for the cpu. Precondition: open() has
   // accepted an ONNX model.
   Result<LoadedModel> open_unoptimised();
   // Also notes in the settings what --device came to mean.
   Result<DeviceHandle> open_device(Session& session, OptionSet& options, const LoadedModel& model);
+  // Also makes the pool of --workers, once, which lives as long as this.
+  Result<Workers> workers(Session& session);
   // The inputs, their sources in the log and in JSON.
   Result<std::vector<HostTensor>> inputs(Session& session, std::span<const PortType> ports);
   // When --op-summary was given.
@@ -61,6 +66,12 @@ class ExecutionArguments {
   uint64_t seed_ = 0;
   double timeout_seconds_ = 0;
   bool preload_ = false;
+  uint64_t workers_ = 1;
+  std::string schedule_ = "auto";
+  struct PoolDestroy {
+    void operator()(DvtPool* pool) const { dvt_pool_destroy(pool); }
+  };
+  std::unique_ptr<DvtPool, PoolDestroy> pool_;
   std::string percentiles_ = "50,90,95,99,99.9";
   std::vector<double> percentile_ranks_;
   uint64_t top_ = 20;

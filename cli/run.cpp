@@ -184,6 +184,7 @@ Status RunCommand::execute(Session& session, Runner& runner, std::span<const Hos
     if (!time_ns.ok()) return std::move(time_ns.status());
     times_ns.push_back(*time_ns);
   }
+  report_schedule(session, runner.schedule());
   session.print("First run {}\n", format_time(times_ns.front()));
   session.result()["first_run_ns"] = times_ns.front();
   if (times_ns.size() == 1) return {};
@@ -389,8 +390,10 @@ Status RunCommand::run(Session& session, OptionSet& options) {
   outputs_ = output_ports(model_.image.get());
 
   set_stage("load");
-  auto runner =
-      Runner::create(model_.image.get(), device_.device(), execution_.synchronize_timeout_us());
+  const auto workers = execution_.workers(session);
+  if (!workers.ok()) return Status(workers.status().detail());
+  auto runner = Runner::create(model_.image.get(), device_.device(),
+                               execution_.synchronize_timeout_us(), *workers);
   if (!runner.ok()) return std::move(runner.status());
   report_model(session, execution_.model(), model_, runner->create_ns());
   if (!test_data_.empty()) {

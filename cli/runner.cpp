@@ -10,11 +10,14 @@
 
 namespace davit::cli {
 
-Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeout_us) {
+Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeout_us,
+                              const Workers& workers) {
   DvtExecutorOptions options;
   dvt_executor_options_init(&options);
   options.device = device;
   options.synchronize_timeout_us = timeout_us;
+  options.pool = workers.pool;
+  options.schedule = workers.schedule;
   Runner runner;
   DvtExecutor* executor = nullptr;
   DvtError error{};
@@ -91,6 +94,12 @@ Status Runner::fetch_outputs() {
   return {};
 }
 
+DvtScheduleInfo Runner::schedule() const {
+  DvtScheduleInfo info;
+  dvt_executor_schedule(executor_.get(), &info);
+  return info;
+}
+
 Status Runner::unload() {
   DvtError error{};
   if (dvt_executor_unload(executor_.get(), &error) != DVT_OK) return status_of(error);
@@ -147,6 +156,15 @@ std::string planned_arena(const compiler::CompileReport& report) {
 
 }  // namespace
 
+void report_schedule(Session& session, const DvtScheduleInfo& info) {
+  const char* name = info.schedule == DVT_SCHEDULE_PLANNED   ? "planned"
+                     : info.schedule == DVT_SCHEDULE_DYNAMIC ? "dynamic"
+                                                             : "sequential";
+  session.detail("schedule: {}, {}: {}\n", name, format_count(info.workers, "worker"), info.reason);
+  session.result()["schedule"] = {
+      {"kind", name}, {"workers", info.workers}, {"reason", info.reason}};
+}
+
 void report_compilation(Session& session, const compiler::CompileReport& report,
                         double total_seconds) {
   Json stages = Json::array();
@@ -170,6 +188,12 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                 report.folded_nodes, report.dead_nodes, report.aliased_nodes, report.image_nodes);
   session.print("  {}constants {}, file {}\n", planned_arena(report),
                 format_bytes(report.constant_bytes), format_bytes(report.file_bytes));
+  if (report.schedule_workers > 0) {
+    session.print("  schedule for {} workers: modelled {} instead of {}\n", report.schedule_workers,
+                  format_time(report.schedule_ns), format_time(report.sequential_ns));
+  } else if (!report.why_no_schedule.empty()) {
+    session.print("  no schedule: {}\n", report.why_no_schedule);
+  }
   session.result()["compile"] = {{"seconds", total_seconds},
                                  {"stages", std::move(stages)},
                                  {"passes", std::move(pass_changes)},
@@ -182,7 +206,11 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                                  {"arena_bytes", report.arena_bytes},
                                  {"arena_lower_bound_bytes", report.lower_bound_bytes},
                                  {"constant_bytes", report.constant_bytes},
-                                 {"file_bytes", report.file_bytes}};
+                                 {"file_bytes", report.file_bytes},
+                                 {"schedule_workers", report.schedule_workers},
+                                 {"schedule_ns", report.schedule_ns},
+                                 {"sequential_ns", report.sequential_ns},
+                                 {"why_no_schedule", report.why_no_schedule}};
 }
 
 void report_model(Session& session, const std::string& path, const LoadedModel& model,

@@ -19,10 +19,17 @@ struct ExecutorDestroy {
   void operator()(DvtExecutor* executor) const { dvt_executor_destroy(executor); }
 };
 
+// Who runs the nodes. `pool` may be null and is borrowed until the executor is made.
+struct Workers {
+  DvtPool* pool = nullptr;
+  uint32_t schedule = DVT_SCHEDULE_AUTO;
+};
+
 class Runner {
  public:
   // Load: creates the executor, allocates outputs. `device` may be NULL; timeout_us < 0: no limit.
-  static Result<Runner> create(DvtImage* image, DvtDevice* device, int64_t timeout_us);
+  static Result<Runner> create(DvtImage* image, DvtDevice* device, int64_t timeout_us,
+                               const Workers& workers);
 
   // In the order of the image's inputs; they must stay until the next bind.
   Status bind_inputs(std::span<const HostTensor> inputs);
@@ -32,6 +39,8 @@ class Runner {
   // Unload, with its errors.
   Status unload();
 
+  // How the last run was scheduled, and why.
+  [[nodiscard]] DvtScheduleInfo schedule() const;
   [[nodiscard]] double create_ns() const { return create_ns_; }
   [[nodiscard]] const std::vector<HostTensor>& outputs() const { return outputs_; }
 
@@ -56,6 +65,9 @@ Result<std::vector<HostTensor>> make_inputs(std::span<const PortType> ports,
 // Model, sizes and load times, to stdout and JSON.
 void report_model(Session& session, const std::string& path, const LoadedModel& model,
                   double create_ns);
+
+// How Main was run, to the log and JSON.
+void report_schedule(Session& session, const DvtScheduleInfo& info);
 
 // The compile report, to stdout and JSON.
 void report_compilation(Session& session, const compiler::CompileReport& report,

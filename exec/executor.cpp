@@ -113,6 +113,9 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   executor->build_device_tables();
   if (Status status = executor->create_host_memory(options); !status.ok()) return status;
   if (Status status = executor->choose_device(options); !status.ok()) return status;
+  auto parallel = davit::exec::Parallel::create(image.view, executor->main_.steps, options);
+  if (!parallel.ok()) return std::move(parallel.status());
+  executor->parallel_ = std::move(*parallel);
   if (Status status = executor->load(); !status.ok()) return status;
   executor->trace_ = davit::exec::EnvironmentTrace::from_environment(image);
   return executor;
@@ -190,7 +193,16 @@ Status DvtExecutor::run_observed(Observer observer) {
   return run_main(&observer);
 }
 
+// Not for graphs with devices, bodies or dynamic shapes: exec/parallel.cpp refuses them.
+Status DvtExecutor::run_main_parallel() {
+  runtime_->node_count = main_.count;
+  const davit::mt_topo::Outcome outcome = parallel_.run();
+  has_run_ = outcome.code == DVT_OK;
+  return has_run_ ? Status() : node_error(main_, outcome.node, outcome.code, DVT_STAGE_RUN);
+}
+
 Status DvtExecutor::run_main(const Observer* observer) {
+  if (parallel_.active() && observer == nullptr) return run_main_parallel();
   const uint32_t first = shapes_valid_ ? main_.graph->shape_nodes : 0;
   Status status = runtime_->device != nullptr ? run_main_on_device(observer, first)
                                               : run_steps(main_, DVT_STAGE_RUN, observer, first);

@@ -31,6 +31,7 @@
 #include "exec/host_memory.h"
 #include "exec/image.hpp"
 #include "exec/layout.hpp"
+#include "exec/parallel.hpp"
 #include "exec/runtime.h"
 #include "exec/sequential_c/sequential.h"
 
@@ -88,6 +89,7 @@ struct DvtExecutor {
   davit::Status bind_input_tensor(uint32_t index, const DvtTensor& tensor, const void* data);
   davit::Status output_tensor(uint32_t index, DvtTensor& tensor, const void*& data) const;
   void statistics(DvtExecutorStatistics& out) const;
+  void schedule(DvtScheduleInfo& out) const { parallel_.describe(out); }
 
   davit::Status run();
   davit::Status run_observed(davit::exec::Observer observer);
@@ -133,6 +135,7 @@ struct DvtExecutor {
   davit::Status node_error(const davit::exec::StepList& list, size_t node, DvtCode code,
                            DvtStage stage);
   davit::Status run_main(const davit::exec::Observer* observer);
+  davit::Status run_main_parallel();
   davit::Status run_main_on_device(const davit::exec::Observer* observer, uint32_t first);
 
   // After a call of the device: its error, or OK.
@@ -176,6 +179,8 @@ struct DvtExecutor {
   bool has_run_ = false;           // The last run's outputs can be read.
   bool ready_ = false;             // Bindings are complete and checked.
   bool recovery_pending_ = false;  // recover() has not succeeded since the last failure.
+
+  davit::exec::Parallel parallel_;
 
   std::unique_ptr<davit::exec::EnvironmentTrace> trace_;  // When DAVIT_TRACE is set.
 };

@@ -88,7 +88,10 @@ void dvt_executor_options_init(DvtExecutorOptions* options) {
               .reserved = 0,
               .device = nullptr,
               .synchronize_timeout_us = -1,
-              .heap_bytes_max = 0};
+              .heap_bytes_max = 0,
+              .pool = nullptr,
+              .schedule = DVT_SCHEDULE_AUTO,
+              .workers_max = 0};
 }
 
 DvtCode dvt_executor_create(DvtImage* image, const DvtExecutorOptions* options, DvtExecutor** out,
@@ -158,6 +161,12 @@ void dvt_executor_statistics(const DvtExecutor* executor, DvtExecutorStatistics*
   if (out == nullptr) return;
   *out = {};
   if (executor != nullptr) executor->statistics(*out);
+}
+
+void dvt_executor_schedule(const DvtExecutor* executor, DvtScheduleInfo* out) {
+  if (out == nullptr) return;
+  *out = {};
+  if (executor != nullptr) executor->schedule(*out);
 }
 
 DvtCode dvt_executor_run(DvtExecutor* executor, DvtError* error) {

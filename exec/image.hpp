@@ -89,6 +89,12 @@ struct GraphView {
   const uint32_t* branch_off = nullptr;
   const uint32_t* branch_graph = nullptr;
   uint32_t shape_nodes = 0;  // At most node_count; 0 but for Main.
+  // A schedule, as exec/mt_topo/plan.hpp has it (verifier: check_schedules). part_count 0: none.
+  uint32_t part_count = 0;
+  const uint32_t* part_off = nullptr;
+  const uint32_t* part_nodes = nullptr;
+  const uint32_t* wait_off = nullptr;
+  const uint32_t* waits = nullptr;
 
   [[nodiscard]] std::span<const uint32_t> inputs_of(uint32_t node) const {
     return {inputs + inputs_off[node], inputs_off[node + 1] - inputs_off[node]};

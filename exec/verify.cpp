@@ -69,7 +69,7 @@ uint64_t scratch_bytes(const ImageView& view) {
   return 4096 + view.values.count * kPerValue + 2 * nodes * sizeof(uint32_t);
 }
 
-// Stages 4 to 7.
+// Stages 4 to 8.
 Status check_structure(const ImageView& view) {
   const uint64_t bytes = scratch_bytes(view);
   const Result<Block> block = Block::map(bytes, "the verifier");
@@ -81,7 +81,8 @@ Status check_structure(const ImageView& view) {
   if (Status s = check_dataflow(view, facts, scratch); !s.ok()) return s;
   if (Status s = check_device_memory(view, facts); !s.ok()) return s;
   if (Status s = check_dynamic_values(view, facts); !s.ok()) return s;
-  return check_plan(view, facts, scratch);
+  if (Status s = check_plan(view, facts, scratch); !s.ok()) return s;
+  return check_schedule(view);
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ class GraphReader {
                             const uint32_t*& offsets_out, const T*& data_out);
   Status read_operands(const schema::Graph& table);
   Status read_optional_columns(const schema::Graph& table);
+  Status read_schedule(const schema::Graph& table);
 
   std::string prefix_;
   GraphView& graph_;
@@ -148,6 +149,34 @@ Status GraphReader::read_optional_columns(const schema::Graph& table) {
                             g.branch_off, g.branch_graph);
 }
 
+// Lengths and the offsets of waits; all else is check_schedules().
+Status GraphReader::read_schedule(const schema::Graph& table) {
+  Column<uint32_t> parts, nodes, waits;
+  if (Status s = read_any(table.part_off(), "part_off", parts); !s.ok()) return s;
+  if (Status s = read_any(table.part_nodes(), "part_nodes", nodes); !s.ok()) return s;
+  if (Status s = read_any(table.waits(), "waits", waits); !s.ok()) return s;
+  if (parts.size == 0) {
+    const bool offsets = table.wait_off() != nullptr && table.wait_off()->size() != 0;
+    if (nodes.size == 0 && waits.size == 0 && !offsets) return {};
+    return broken("%s: a schedule without parts", path("part_off").c_str());
+  }
+  if (graph_.role != GraphRole::kMain) {
+    return broken("%s: only Main has a schedule", path("part_off").c_str());
+  }
+  if (Status s = require_size(path("part_nodes").c_str(), nodes.size, graph_.node_count); !s.ok()) {
+    return s;
+  }
+  if (Status s = read_rows(table.wait_off(), "wait_off", waits.size, graph_.wait_off); !s.ok()) {
+    return s;
+  }
+  graph_.part_count = parts.size - 1;
+  graph_.part_off = parts.data;
+  graph_.part_nodes = nodes.data;
+  graph_.waits = waits.data;
+  if (graph_.part_count != 0) return {};
+  return broken("%s: a schedule without parts", path("part_off").c_str());
+}
+
 Status GraphReader::read(const schema::Graph& table) {
   if (table.role() > static_cast<uint8_t>(GraphRole::kBody)) {
     return broken("%s: %u is unknown", path("role").c_str(), table.role());
@@ -164,6 +193,7 @@ Status GraphReader::read(const schema::Graph& table) {
     return broken("%s: %u, but there are %u nodes, and only Main has any",
                   path("shape_nodes").c_str(), graph_.shape_nodes, graph_.node_count);
   }
+  if (Status s = read_schedule(table); !s.ok()) return s;
   return read_optional_columns(table);
 }
 

@@ -91,7 +91,10 @@ Status check_dynamic_values(const ImageView& view, const FlowFacts& facts);
 // 7. No two values that may be live at the same time share memory.
 Status check_plan(const ImageView& view, const FlowFacts& facts, Scratch& scratch);
 
-// 8. Every kernel's own check.
+// 8. A schedule for several workers covers all that nodes have to wait for.
+Status check_schedule(const ImageView& view);
+
+// 9. Every kernel's own check.
 Status check_kernels(const ImageView& view);
 
 }  // namespace davit::exec::verify

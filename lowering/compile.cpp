@@ -85,6 +85,12 @@ std::string canonical_options(const CompileOptions& options) {
   if (options.level != CompileOptions().level) {
     text += " optimize=" + std::to_string(static_cast<unsigned>(options.level));
   }
+  if (options.workers > 1) {
+    text += " workers=" + std::to_string(options.workers);
+    if (options.schedule_gain != CompileOptions().schedule_gain) {
+      text += " schedule-gain=" + std::to_string(options.schedule_gain);
+    }
+  }
   for (const std::string& pass : options.disabled_passes) text += " disable-pass=" + pass;
   for (const std::string& pass : options.enabled_passes) text += " enable-pass=" + pass;
   for (const std::string& pass : options.only_passes) text += " only-pass=" + pass;
@@ -168,6 +174,22 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   return passes::check_inference(module);
 }
 
+void report_schedule(const lowering::Lowered& lowered, const CompileOptions& options,
+                     CompileReport& report) {
+  if (options.workers < 2) return;
+  if (lowered.schedule) {
+    report.schedule_workers = static_cast<uint32_t>(lowered.schedule->part_offsets.size() - 1);
+    report.schedule_ns = lowered.schedule->makespan_ns;
+    report.sequential_ns = lowered.schedule->sequential_ns;
+  } else if (options.target == DVT_TARGET_ASCEND) {
+    report.why_no_schedule = "the image drives a device";
+  } else if (report.is_dynamic) {
+    report.why_no_schedule = "shapes are set at run time, or there are branches or loops";
+  } else {
+    report.why_no_schedule = lowered.why_no_schedule;
+  }
+}
+
 Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& options,
                                      CompileReport& report) {
   Stages stages(options, report);
@@ -176,10 +198,12 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   stages.start("lower");
   report.is_dynamic = lowering::needs_dynamic_lowering(module);
   const bool ascend = options.target == DVT_TARGET_ASCEND;
-  auto lowered = !report.is_dynamic ? (ascend ? lowering::lower_ascend(module, options.soc)
-                                              : lowering::lower_cpu(module))
-                                    : (ascend ? lowering::lower_ascend_dynamic(module, options.soc)
-                                              : lowering::lower_cpu_dynamic(module));
+  auto lowered = !report.is_dynamic
+                     ? (ascend ? lowering::lower_ascend(module, options.soc)
+                               : lowering::lower_cpu(module, {.workers = options.workers,
+                                                              .gain = options.schedule_gain}))
+                     : (ascend ? lowering::lower_ascend_dynamic(module, options.soc)
+                               : lowering::lower_cpu_dynamic(module));
   if (!lowered.ok()) return std::move(lowered.status());
   image::ImageModel& model = lowered->model;
   model.provenance = provenance_of(module, options);
@@ -187,6 +211,7 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
 
   stages.start("plan memory");
   if (Status status = lowering::place_values(*lowered); !status.ok()) return status;
+  report_schedule(*lowered, options, report);
   for (const image::Graph& graph : model.graphs) {
     if (graph.role == image::GraphRole::kMain) report.image_nodes = uint32_t(graph.nodes.size());
   }

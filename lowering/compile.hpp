@@ -35,6 +35,11 @@ struct CompileOptions {
   passes::Level level = passes::Level::kEliminate;  // -O2
   // As in passes::SimplifyOptions.
   std::vector<std::string> disabled_passes, enabled_passes, only_passes;
+  // More than 1: also lay down a schedule for as many workers, where Main can have one and it pays.
+  uint32_t workers = 1;
+  // It pays when it promises at most this part of the time on one worker. Executors, which measure,
+  // want 5 % too.
+  double schedule_gain = 0.95;
   // Told before each stage starts, with the seconds the last one took. May be empty.
   std::function<void(std::string_view stage)> on_stage;
   // Given the graph as the passes get it ("bind_shapes"), then after each of them (--save-passes).
@@ -55,6 +60,10 @@ struct CompileReport {
   uint32_t source_nodes = 0, folded_nodes = 0, dead_nodes = 0, aliased_nodes = 0, image_nodes = 0;
   bool is_dynamic = false;  // Some shape is set at run time, or there is control flow.
   uint64_t arena_bytes = 0, lower_bound_bytes = 0, constant_bytes = 0, file_bytes = 0;
+  // Of the schedule: workers (0: there is none), and what it promises by modelled costs.
+  uint32_t schedule_workers = 0;
+  double schedule_ns = 0, sequential_ns = 0;
+  std::string why_no_schedule;  // When more than one worker was asked for.
 };
 
 struct CompiledImage {

@@ -7,13 +7,16 @@
 // Memory   Results own their data, constants included.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.hpp"
 #include "ir/module.hpp"
 #include "lowering/image/image_model.hpp"
+#include "lowering/parallel_planner.hpp"
 #include "lowering/planner.hpp"
+#include "lowering/schedule/planner.hpp"
 
 namespace davit::lowering {
 
@@ -23,10 +26,22 @@ struct Lowered {
   // is an index in here; values that share memory (views, in-place results) share the index.
   std::vector<Interval> intervals;
   uint32_t aliased_nodes = 0;  // Nodes that became views of their input.
+  // The schedule that Main has, and who touches each interval; or why it has none.
+  std::optional<schedule::Plan> schedule;
+  std::vector<Accesses> accesses;
+  std::string why_no_schedule;
 };
 
-// Main only. Inputs and outputs are bound without copies; no node allocates.
-Result<Lowered> lower_cpu(const ir::Module& module);
+// For how many workers to make a schedule, and the part of the modelled time on one worker that it
+// has to promise.
+struct ScheduleRequest {
+  uint32_t workers = 1;
+  double gain = 0.95;
+};
+
+// Main only. Inputs and outputs are bound without copies; no node allocates. Where a schedule is
+// asked for and promises enough, nodes are in its order.
+Result<Lowered> lower_cpu(const ir::Module& module, const ScheduleRequest& request = {});
 
 // As lower_cpu(), for graphs whose shapes are set at run time, and for control flow: values whose
 // size is not known live on the heap of the executor; nodes that infer shapes, allocate and free go

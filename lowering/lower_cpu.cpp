@@ -1,10 +1,15 @@
 // Target cpu: one node per kernel, planned memory, ports bound without copies.
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "exec/dependencies.hpp"
 #include "lowering/lower.hpp"
+#include "lowering/parallel_planner.hpp"
 #include "lowering/prepare.hpp"
+#include "lowering/schedule_steps.hpp"
 
 namespace davit::lowering {
 namespace {
@@ -18,20 +23,26 @@ class CpuLowering {
         prepared_(prepared),
         builder_(module, DVT_TARGET_CPU, "cpu"),
         places_(module.value_count()),
-        last_read_(module.value_count(), 0),
+        reads_(module.value_count()),
         image_value_(module.value_count(), image::kNone) {}
 
-  Result<Lowered> run() {
+  Result<Lowered> run(const ScheduleRequest& request) {
     claim_outputs();
-    find_last_reads();
+    Lowered lowered;
+    order_items(request, lowered);
+    find_reads();
     Status status = add_inputs();
-    for (uint32_t i = 0; status.ok() && i < prepared_.steps.size(); ++i) status = add_step(i);
-    for (const uint32_t port : copied_outputs_) {
-      if (status.ok()) status = add_copy(port);
+    for (uint32_t node = 0; status.ok() && node < items_.size(); ++node) {
+      const bool is_step = items_[node] < prepared_.steps.size();
+      status = is_step ? add_step(node) : add_copy(node);
     }
     if (status.ok()) status = add_ports();
     if (!status.ok()) return status;
-    Lowered lowered;
+    if (lowered.schedule) {
+      graph_.schedule = {lowered.schedule->part_offsets, lowered.schedule->order,
+                         lowered.schedule->wait_offsets, lowered.schedule->waits};
+      lowered.accesses = std::move(accesses_);
+    }
     builder_.model().graphs.push_back(std::move(graph_));
     lowered.model = std::move(builder_.model());
     lowered.intervals = std::move(intervals_);
@@ -64,18 +75,45 @@ class CpuLowering {
     }
   }
 
-  // Copies run after all steps, in order.
-  void find_last_reads() {
-    const auto read = [&](ir::ValueId value, uint32_t step) {
-      if (value != ir::kNoValue) last_read_[index_of(root_of(value))] = step;
-    };
-    for (uint32_t i = 0; i < prepared_.steps.size(); ++i) {
-      const Step& step = prepared_.steps[i];
-      for (size_t k = 0; k < step.recipe.inputs.size(); ++k) read(step.input(module_, k), i);
+  // Items become nodes: in their own order, or in that of a schedule.
+  void order_items(const ScheduleRequest& request, Lowered& lowered) {
+    copy_values_.resize(copied_outputs_.size());
+    items_.resize(prepared_.steps.size() + copied_outputs_.size());
+    std::iota(items_.begin(), items_.end(), 0U);
+    if (request.workers < 2) return;
+    if (module_.value_count() > kParallelValuesMax) {
+      lowered.why_no_schedule = "the graph has more than " + std::to_string(kParallelValuesMax) +
+                                " values, too many to plan their memory for several workers";
+      return;
     }
+    schedule::Plan plan = schedule_steps(module_, prepared_, copied_outputs_, request);
+    if (plan.part_offsets.size() == 2) {
+      lowered.why_no_schedule = "none promises to be faster than one worker by as much as it must";
+      return;
+    }
+    items_ = plan.sequence;
+    lowered.schedule = renumbered(std::move(plan));
+    order_.emplace(*lowered.schedule);
+  }
+
+  // Whether node `first` has certainly run when node `then` starts.
+  [[nodiscard]] bool runs_before(uint32_t first, uint32_t then) const {
+    return order_ ? order_->before(first, then) : first < then;
+  }
+
+  void find_reads() {
+    const auto read = [&](ir::ValueId value, uint32_t node) {
+      if (value != ir::kNoValue) reads_[index_of(root_of(value))].push_back(node);
+    };
+    const auto steps = static_cast<uint32_t>(prepared_.steps.size());
     const auto outputs = module_.graph_outputs(ir::kMainGraph);
-    for (size_t k = 0; k < copied_outputs_.size(); ++k) {
-      read(outputs[copied_outputs_[k]], uint32_t(prepared_.steps.size() + k));
+    for (uint32_t node = 0; node < items_.size(); ++node) {
+      if (items_[node] >= steps) {
+        read(outputs[copied_outputs_[items_[node] - steps]], node);
+        continue;
+      }
+      const Step& step = prepared_.steps[items_[node]];
+      for (size_t k = 0; k < step.recipe.inputs.size(); ++k) read(step.input(module_, k), node);
     }
   }
 
@@ -112,26 +150,29 @@ class CpuLowering {
     return added;
   }
 
-  // Room in the arena from step `lower` through step `last`. Empty values get a byte, so that no
+  // Room in the arena for what `node` writes and `reads` read. Empty values get a byte, so that no
   // two values that live together share an offset.
-  uint32_t add_interval(uint32_t lower, uint32_t last, uint64_t bytes) {
-    intervals_.push_back({lower, uint64_t(last) + 1, std::max<uint64_t>(bytes, 1)});
+  uint32_t add_interval(uint32_t node, std::span<const uint32_t> reads, uint64_t bytes) {
+    const uint32_t last = reads.empty() ? node : reads.back();
+    intervals_.push_back({node, uint64_t(last) + 1, std::max<uint64_t>(bytes, 1)});
+    accesses_.push_back({node});
+    accesses_.back().insert(accesses_.back().end(), reads.begin(), reads.end());
     return uint32_t(intervals_.size() - 1);
   }
 
-  // The interval of input 0 when output 0 may take over its memory: the kernel allows it, this is
-  // the last read of those bytes, the only one in this step, and the sizes agree.
-  std::optional<uint64_t> in_place_interval(uint32_t index, uint64_t bytes) {
-    const Step& step = prepared_.steps[index];
+  // The interval of input 0 when output 0 may take over its memory: the kernel allows it, all other
+  // reads of those bytes have run by then, this is the only one in this node, and the sizes agree.
+  std::optional<uint64_t> in_place_interval(uint32_t node, uint64_t bytes) {
+    const Step& step = prepared_.steps[items_[node]];
     if ((step.recipe.kernel->flags & DVT_KERNEL_IN_PLACE) == 0 || step.recipe.inputs.empty()) {
       return std::nullopt;
     }
     const ir::ValueId input = step.input(module_, 0);
     if (input == ir::kNoValue) return std::nullopt;
     const ir::ValueId root = root_of(input);
-    if (!place_of(root) || place_of(root)->kind != ValueKind::kPlanned ||
-        last_read_[index_of(root)] != index) {
-      return std::nullopt;
+    if (!place_of(root) || place_of(root)->kind != ValueKind::kPlanned) return std::nullopt;
+    for (const uint32_t reader : reads_[index_of(root)]) {
+      if (reader != node && !runs_before(reader, node)) return std::nullopt;
     }
     for (size_t k = 1; k < step.recipe.inputs.size(); ++k) {
       const ir::ValueId other = step.input(module_, k);
@@ -142,24 +183,25 @@ class CpuLowering {
     return interval;
   }
 
-  Status place_output(uint32_t index, size_t operand, ir::ValueId value) {
+  Status place_output(uint32_t node, size_t operand, ir::ValueId value) {
     if (place_of(value)) return {};  // A port.
     const auto tensor = tensor_of(module_, value);
     if (!tensor.ok()) return Status(tensor.status().detail());
-    const uint32_t last = std::max(index, last_read_[index_of(value)]);
+    const std::vector<uint32_t>& reads = reads_[index_of(value)];
     const auto reused =
-        operand == 0 ? in_place_interval(index, tensor->bytes) : std::optional<uint64_t>();
+        operand == 0 ? in_place_interval(node, tensor->bytes) : std::optional<uint64_t>();
     if (reused) {
-      intervals_[*reused].upper = uint64_t(last) + 1;
+      intervals_[*reused].upper = uint64_t(reads.empty() ? node : reads.back()) + 1;
+      accesses_[*reused].insert(accesses_[*reused].end(), reads.begin(), reads.end());
       place_of(value) = Place{ValueKind::kPlanned, *reused};
     } else {
-      place_of(value) = Place{ValueKind::kPlanned, add_interval(index, last, tensor->bytes)};
+      place_of(value) = Place{ValueKind::kPlanned, add_interval(node, reads, tensor->bytes)};
     }
     return {};
   }
 
   Status add_step(uint32_t index) {
-    const Step& step = prepared_.steps[index];
+    const Step& step = prepared_.steps[items_[index]];
     image::Node node = builder_.node_of(step);
     for (size_t k = 0; k < step.recipe.inputs.size(); ++k) {
       auto value = operand(step.input(module_, k));
@@ -175,13 +217,15 @@ class CpuLowering {
     }
     for (const uint64_t bytes : step.recipe.workspace_bytes) {
       node.outputs.push_back(
-          builder_.add_scratch(ValueKind::kPlanned, bytes, add_interval(index, index, bytes)));
+          builder_.add_scratch(ValueKind::kPlanned, bytes, add_interval(index, {}, bytes)));
     }
     graph_.nodes.push_back(std::move(node));
     return {};
   }
 
-  Status add_copy(uint32_t port) {
+  Status add_copy(uint32_t index) {
+    const size_t copy = items_[index] - prepared_.steps.size();
+    const uint32_t port = copied_outputs_[copy];
     const ir::ValueId output = module_.graph_outputs(ir::kMainGraph)[port];
     auto from = operand(output);
     if (!from.ok()) return std::move(from.status());
@@ -194,7 +238,7 @@ class CpuLowering {
                             .lane = uint8_t(kernel->flags & DVT_KERNEL_LANE_MASK),
                             .origin = std::string(module_.value_name(output)),
                             .op = "davit::Copy"});
-    copy_values_.push_back(*to);
+    copy_values_[copy] = *to;
     return {};
   }
 
@@ -218,25 +262,65 @@ class CpuLowering {
   const Prepared& prepared_;
   ModelBuilder builder_;
   image::Graph graph_{.role = image::GraphRole::kMain, .nodes = {}};
+  // By node: a step, or behind all steps a copy into an output.
+  std::vector<uint32_t> items_;
+  std::optional<schedule::RunOrder> order_;  // When there is a schedule.
   std::vector<Interval> intervals_;
+  std::vector<Accesses> accesses_;            // One per interval.
   std::vector<std::optional<Place>> places_;  // By root.
-  std::vector<uint32_t> last_read_;           // By root: the last step that reads its bytes.
+  std::vector<std::vector<uint32_t>> reads_;  // By root: nodes that read its bytes, ascending.
   std::vector<uint32_t> image_value_;         // By value, or kNone.
   std::vector<uint32_t> input_values_;
   std::vector<uint32_t> copied_outputs_;  // Ports, ascending.
   std::vector<uint32_t> copy_values_;     // One per copied output.
 };
 
+// A schedule that the loader would take too long to prove is left out. The order of the nodes and
+// their memory suit it, and do no harm without.
+void drop_costly_schedule(Lowered& lowered) {
+  if (!lowered.schedule) return;
+  const auto& values = lowered.model.values;
+  std::vector<uint64_t> cuts;
+  for (const image::Value& value : values) {
+    if (value.kind != ValueKind::kPlanned) continue;
+    cuts.push_back(value.offset);
+    cuts.push_back(value.offset + value.tensor.bytes);
+  }
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  uint64_t pieces = 0;
+  const auto add = [&](uint32_t value) {
+    if (value == image::kNone || values[value].kind != ValueKind::kPlanned) return;
+    const uint64_t begin = values[value].offset;
+    const auto first = std::lower_bound(cuts.begin(), cuts.end(), begin);
+    const auto last = std::lower_bound(first, cuts.end(), begin + values[value].tensor.bytes);
+    pieces += static_cast<uint64_t>(last - first);
+  };
+  image::Graph& main = lowered.model.graphs.back();
+  for (const image::Node& node : main.nodes) {
+    for (const uint32_t value : node.inputs) add(value);
+    for (const uint32_t value : node.outputs) add(value);
+  }
+  if (pieces <= exec::kSweepStepsMax / 2) return;
+  main.schedule = {};
+  lowered.schedule.reset();
+  lowered.why_no_schedule = "too many values share memory to prove it";
+}
+
 }  // namespace
 
-Result<Lowered> lower_cpu(const ir::Module& module) {
+Result<Lowered> lower_cpu(const ir::Module& module, const ScheduleRequest& request) {
   auto prepared = prepare(module);
   if (!prepared.ok()) return std::move(prepared.status());
-  return CpuLowering(module, *prepared).run();
+  return CpuLowering(module, *prepared).run(request);
 }
 
 Status place_values(Lowered& lowered) {
-  auto plan = plan_memory(lowered.intervals, {.alignment = lowered.model.arena_alignment});
+  const PlanOptions options{.alignment = lowered.model.arena_alignment};
+  auto plan = lowered.schedule
+                  ? plan_parallel_memory(lowered.intervals, lowered.accesses,
+                                         schedule::RunOrder(*lowered.schedule), options)
+                  : plan_memory(lowered.intervals, options);
   if (!plan.ok()) return std::move(plan.status());
   uint64_t end = 0;  // The plan's arena may be larger by the room of empty values.
   for (image::Value& value : lowered.model.values) {
@@ -244,6 +328,7 @@ Status place_values(Lowered& lowered) {
     value.offset = plan->offsets[value.offset];
     if (value.tensor.bytes > 0) end = std::max(end, value.offset + value.tensor.bytes);
   }
+  drop_costly_schedule(lowered);
   const uint64_t alignment = lowered.model.arena_alignment;
   lowered.model.arena_bytes = (end + alignment - 1) & ~(alignment - 1);
   lowered.model.lower_bound_bytes = std::min(plan->lower_bound_bytes, lowered.model.arena_bytes);

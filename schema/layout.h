@@ -28,7 +28,7 @@ extern "C" {
 
 enum {
   DVT_IMAGE_VERSION_MAJOR = 1, /* A reader refuses another major. */
-  DVT_IMAGE_VERSION_MINOR = 2, /* A reader takes any minor up to its own. */
+  DVT_IMAGE_VERSION_MINOR = 3, /* A reader takes any minor up to its own. */
   DVT_IMAGE_PAGE = 4096,
   DVT_IMAGE_SEGMENTS_MAX = 16,
 };

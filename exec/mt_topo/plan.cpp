@@ -9,7 +9,7 @@ namespace davit::mt_topo {
 namespace {
 
 Status bad(const std::string& what) {
-  return {DVT_INVALID_IMAGE, DVT_STAGE_LOAD, "schedule plan: " + what};
+  return {DVT_INVALID_IMAGE, DVT_STAGE_LOAD, what};
 }
 std::string entry(const char* table, size_t index) {
   return std::string(table) + "[" + std::to_string(index) + "]";
@@ -18,11 +18,11 @@ std::string entry(const char* table, size_t index) {
 Status check_offsets(const char* table, std::span<const uint32_t> offsets, size_t entries,
                      size_t end) {
   if (offsets.size() != entries + 1 || offsets.front() != 0 || offsets.back() != end) {
-    return bad(std::string(table) + " must be " + std::to_string(entries + 1) +
+    return bad(std::string(table) + ": must be " + std::to_string(entries + 1) +
                " numbers from 0 to " + std::to_string(end));
   }
   for (size_t i = 1; i < offsets.size(); ++i) {
-    if (offsets[i] < offsets[i - 1]) return bad(entry(table, i) + " is less than the one before");
+    if (offsets[i] < offsets[i - 1]) return bad(entry(table, i) + ": offsets must not decrease");
   }
   return {};
 }
@@ -38,6 +38,7 @@ class PlanCheck {
     if (Status status = index(); !status.ok()) return status;
     if (Status status = check_waits(); !status.ok()) return status;
     clock_.assign(size_t{parts_} * parts_, 0);
+    next_wait_.assign(plan_.wait_offsets.begin(), plan_.wait_offsets.end() - 1);
     cursor_.assign(plan_.part_offsets.begin(), plan_.part_offsets.end() - 1);
     for (uint32_t done = 0; done < count_;) {
       const uint32_t before = done;
@@ -48,7 +49,7 @@ class PlanCheck {
           ++done;
         }
       }
-      if (done == before) return bad("its waits form a cycle");
+      if (done == before) return bad("waits: they form a cycle");
     }
     return {};
   }
@@ -62,8 +63,10 @@ class PlanCheck {
     for (uint32_t position = 0; position < count_; ++position) {
       while (position >= plan_.part_offsets[part + 1]) ++part;
       const uint32_t node = plan_.order[position];
-      if (node >= count_) return bad(entry("order", position) + " is no node");
-      if (position_[node] != kNoNode) return bad(entry("order", position) + " occurs twice");
+      if (node >= count_) return bad(entry("part_nodes", position) + ": there is no such node");
+      if (position_[node] != kNoNode) {
+        return bad(entry("part_nodes", position) + ": the node occurs twice");
+      }
       position_[node] = position;
       part_of_[position] = part;
     }
@@ -78,7 +81,9 @@ class PlanCheck {
       }
       if (lane(node) == DVT_KERNEL_LANE_MEMORY) {
         if (memory_part_ == kNoNode) memory_part_ = part_of_[position_[node]];
-        if (memory_part_ != part_of_[position_[node]]) return bad("memory nodes are in two parts");
+        if (memory_part_ != part_of_[position_[node]]) {
+          return bad("part_off: memory nodes are in two parts");
+        }
       }
     }
     for (const auto& [to, from] : edges) ++predecessor_offsets_[to + 1];
@@ -93,11 +98,11 @@ class PlanCheck {
     slot_.assign(count_, kNoNode);
     uint32_t slots = 0;
     for (uint32_t position = 0; position < count_; ++position) {
-      for (const uint32_t awaited : waits_of(position)) {
-        if (awaited >= count_)
-          return bad("a wait of " + entry("order", position) + " is no position");
+      for (uint32_t i = plan_.wait_offsets[position]; i < plan_.wait_offsets[position + 1]; ++i) {
+        const uint32_t awaited = plan_.waits[i];
+        if (awaited >= count_) return bad(entry("waits", i) + ": there is no such position");
         if (part_of_[awaited] == part_of_[position]) {
-          return bad("a wait of " + entry("order", position) + " is for its own part");
+          return bad(entry("waits", i) + ": it is of the part that waits");
         }
         if (slot_[awaited] == kNoNode) slot_[awaited] = slots++;
       }
@@ -106,9 +111,15 @@ class PlanCheck {
     return {};
   }
 
-  [[nodiscard]] bool ready(uint32_t position) const {
-    return std::ranges::all_of(
-        waits_of(position), [&](uint32_t awaited) { return awaited < cursor_[part_of_[awaited]]; });
+  // Goes on where the last look at the position ended, so that each wait is seen once.
+  [[nodiscard]] bool ready(uint32_t position) {
+    uint32_t& next = next_wait_[position];
+    while (next < plan_.wait_offsets[position + 1]) {
+      const uint32_t awaited = plan_.waits[next];
+      if (awaited >= cursor_[part_of_[awaited]]) return false;
+      ++next;
+    }
+    return true;
   }
 
   // Runs a position in the mind: what is known to have run must cover its predecessors.
@@ -124,8 +135,8 @@ class PlanCheck {
     for (uint32_t i = predecessor_offsets_[node]; i < predecessor_offsets_[node + 1]; ++i) {
       const uint32_t before = position_[predecessors_[i]];
       if (before >= known[part_of_[before]]) {
-        return bad("node " + std::to_string(node) + " may run before node " +
-                   std::to_string(predecessors_[i]) + ", which it needs");
+        return bad("waits: node " + std::to_string(node) + " may run before node " +
+                   std::to_string(predecessors_[i]) + ", which it has to come after");
       }
     }
     known[part] = position + 1;
@@ -151,6 +162,7 @@ class PlanCheck {
   std::vector<uint32_t> predecessor_offsets_, predecessors_;
   std::vector<uint32_t> slot_, snapshots_;  // Of positions that are waited for.
   std::vector<uint32_t> clock_, cursor_;
+  std::vector<uint32_t> next_wait_;  // Of each position: the first that is not known to be met.
 };
 
 }  // namespace
@@ -158,12 +170,12 @@ class PlanCheck {
 Status check_plan(const PlanTables& plan, const Tables& tables) {
   const uint32_t count = tables.count();
   if (plan.part_offsets.size() < 2 || plan.parts() > kPartsMax) {
-    return bad("it must have 1 to " + std::to_string(kPartsMax) + " parts");
+    return bad("part_off: there must be 1 to " + std::to_string(kPartsMax) + " parts");
   }
-  if (plan.order.size() != count) return bad("order needs one entry per node");
-  Status status = check_offsets("part_offsets", plan.part_offsets, plan.parts(), count);
+  if (plan.order.size() != count) return bad("part_nodes: one entry per node is needed");
+  Status status = check_offsets("part_off", plan.part_offsets, plan.parts(), count);
   if (!status.ok()) return status;
-  status = check_offsets("wait_offsets", plan.wait_offsets, count, plan.waits.size());
+  status = check_offsets("wait_off", plan.wait_offsets, count, plan.waits.size());
   if (!status.ok()) return status;
   return PlanCheck(plan, tables).run();
 }

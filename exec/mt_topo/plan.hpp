@@ -31,7 +31,8 @@ struct PlanTables {
 
 // Proves what Planned relies on: every node has one position; parts and waits together have no
 // cycle; every successor, and every launch after the launch before it, comes later by them; all
-// memory nodes are in one part. Precondition: check_tables(tables).
+// memory nodes are in one part. Linear in the tables, times the number of parts. Errors begin with
+// the column of the image that is wrong. Precondition: check_tables(tables); steps may be empty.
 Status check_plan(const PlanTables& plan, const Tables& tables);
 
 // Plan and steps as the run wants them.

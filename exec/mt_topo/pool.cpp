@@ -3,16 +3,20 @@
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
 #include <sched.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "davit/davit.h"
 #include "exec/mt_topo/crew_slots.hpp"
 #include "exec/mt_topo/platform.hpp"
 
@@ -71,9 +75,10 @@ uint32_t usable_cpus() {
   return static_cast<uint32_t>(std::clamp(cpus, 1, static_cast<int>(kWorkersMax)));
 }
 
+namespace {
+
 // Shared by the pool and the tasks that it has submitted.
-class Pool::Helpers final : public CrewSlots<RealThreads>,
-                            public std::enable_shared_from_this<Helpers> {
+class Helpers final : public CrewSlots<RealThreads>, public std::enable_shared_from_this<Helpers> {
  public:
   Helpers(uint32_t helpers, int64_t spin_ns)
       : CrewSlots(helpers, spin_ns), arena_(static_cast<int>(helpers), 0) {
@@ -127,6 +132,42 @@ class Pool::Helpers final : public CrewSlots<RealThreads>,
   std::atomic<uint32_t> tasks_{0};
 };
 
+class TbbPool final : public Pool {
+ public:
+  TbbPool(const PoolOptions& options, uint32_t workers)
+      : workers_(workers),
+        spin_ns_(std::clamp<int64_t>(options.spin_us, 0, 1'000'000) * 1000),
+        owner_pid_(::getpid()) {
+    if (workers > 1) helpers_ = std::make_shared<Helpers>(workers - 1, spin_ns_);
+  }
+
+  ~TbbPool() override {
+    if (helpers_ == nullptr) return;
+    if (owner_pid_ == ::getpid()) {
+      helpers_->retire();
+    } else {
+      // What oneTBB knows of threads is the parent's. Nothing here can be given back.
+      new std::shared_ptr<Helpers>(std::move(helpers_));
+    }
+  }
+  TbbPool(const TbbPool&) = delete;
+  TbbPool& operator=(const TbbPool&) = delete;
+
+  [[nodiscard]] uint32_t workers() const noexcept override { return workers_; }
+  [[nodiscard]] int64_t spin_ns() const noexcept override { return spin_ns_; }
+  [[nodiscard]] Crew* crew() noexcept override {
+    return owner_pid_ == ::getpid() ? helpers_.get() : nullptr;
+  }
+
+ private:
+  uint32_t workers_;
+  int64_t spin_ns_;
+  pid_t owner_pid_;
+  std::shared_ptr<Helpers> helpers_;
+};
+
+}  // namespace
+
 Result<std::shared_ptr<Pool>> Pool::create(const PoolOptions& options) {
   const uint32_t workers = options.workers == 0 ? usable_cpus() : options.workers;
   if (workers > kWorkersMax) {
@@ -137,29 +178,54 @@ Result<std::shared_ptr<Pool>> Pool::create(const PoolOptions& options) {
                               .got = std::to_string(workers)});
   }
   try {
-    return std::shared_ptr<Pool>(new Pool(options, workers));
+    return std::shared_ptr<Pool>(std::make_shared<TbbPool>(options, workers));
   } catch (const std::exception& error) {
     return Status(DVT_OUT_OF_RESOURCE, DVT_STAGE_LOAD,
                   std::string("cannot make a pool of workers: ") + error.what());
   }
 }
 
-Pool::Pool(const PoolOptions& options, uint32_t workers)
-    : workers_(workers),
-      spin_ns_(std::clamp<int64_t>(options.spin_us, 0, 1'000'000) * 1000),
-      owner_pid_(::getpid()) {
-  if (workers > 1) helpers_ = std::make_shared<Helpers>(workers - 1, spin_ns_);
-}
-
-Pool::~Pool() {
-  if (helpers_ != nullptr) helpers_->stop();
-  // The tasks of the parent run in the parent only, and what oneTBB knows of threads is not true
-  // here.
-  if (owner_pid_ != ::getpid()) new std::shared_ptr<Helpers>(std::move(helpers_));
-}
-
-Crew* Pool::crew() {
-  return owner_pid_ == ::getpid() ? helpers_.get() : nullptr;
-}
-
 }  // namespace davit::mt_topo
+
+void dvt_pool_options_init(DvtPoolOptions* options) {
+  if (options == nullptr) return;
+  *options = {.struct_size = sizeof *options, .workers = 0, .spin_us = 50};
+}
+
+DvtCode dvt_pool_create(const DvtPoolOptions* options, DvtPool** out, DvtError* error) {
+  using davit::ErrorDetail;
+  using davit::Status;
+  if (out != nullptr) *out = nullptr;
+  DvtPoolOptions known;
+  dvt_pool_options_init(&known);
+  Status status;
+  if (out == nullptr) {
+    status = Status(DVT_INVALID_ARGUMENT, DVT_STAGE_NONE, "out is NULL");
+  } else if (options != nullptr && options->struct_size != sizeof known) {
+    status = Status(ErrorDetail{.code = DVT_VERSION_MISMATCH,
+                                .stage = DVT_STAGE_LOAD,
+                                .message = "DvtPoolOptions.struct_size is not one of any version",
+                                .expected = std::to_string(sizeof known),
+                                .got = std::to_string(options->struct_size),
+                                .hint = "call dvt_pool_options_init() first"});
+  } else {
+    if (options != nullptr) known = *options;
+    auto pool = davit::mt_topo::Pool::create({.workers = known.workers, .spin_us = known.spin_us});
+    if (pool.ok()) {
+      *out = new (std::nothrow) DvtPool{std::move(*pool)};
+      if (*out == nullptr) status = Status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "out of memory");
+    } else {
+      status = std::move(pool.status());
+    }
+  }
+  if (error != nullptr) status.to_c(error);
+  return status.code();
+}
+
+void dvt_pool_destroy(DvtPool* pool) {
+  delete pool;
+}
+
+uint32_t dvt_pool_workers(const DvtPool* pool) {
+  return pool == nullptr ? 1 : pool->pool->workers();
+}

@@ -14,8 +14,6 @@
 //          those that oneTBB has not started by then own what they touch.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <memory>
 
@@ -36,24 +34,19 @@ uint32_t usable_cpus();
 
 class Pool {
  public:
+  // Needs oneTBB: of the library dvt_threads, which scheduler.cpp does not depend on.
   static Result<std::shared_ptr<Pool>> create(const PoolOptions& options);
-  ~Pool();
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
+  virtual ~Pool() = default;
 
-  [[nodiscard]] uint32_t workers() const { return workers_; }
-  [[nodiscard]] int64_t spin_ns() const { return spin_ns_; }
+  [[nodiscard]] virtual uint32_t workers() const noexcept = 0;
+  [[nodiscard]] virtual int64_t spin_ns() const noexcept = 0;
   // Null when the pool has one worker, and in a child of fork().
-  [[nodiscard]] Crew* crew();
-
- private:
-  class Helpers;
-  Pool(const PoolOptions& options, uint32_t workers);
-
-  uint32_t workers_;
-  int64_t spin_ns_;
-  pid_t owner_pid_;
-  std::shared_ptr<Helpers> helpers_;
+  [[nodiscard]] virtual Crew* crew() noexcept = 0;
 };
 
 }  // namespace davit::mt_topo
+
+// The opaque type of davit.h.
+struct DvtPool {
+  std::shared_ptr<davit::mt_topo::Pool> pool;
+};

@@ -223,7 +223,10 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(const Tables& tables, const
                                                      const SchedulerOptions& options) {
   if (Status status = check_tables(tables); !status.ok()) return status;
   if (plan != nullptr) {
-    if (Status status = check_plan(*plan, tables); !status.ok()) return status;
+    if (Status status = check_plan(*plan, tables); !status.ok()) {
+      status.detail().message.insert(0, "schedule plan: ");
+      return status;
+    }
   }
   if (options.mode == Mode::kPlanned && plan == nullptr) {
     return Status(ErrorDetail{.code = DVT_FAILED_STATE,

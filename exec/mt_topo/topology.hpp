@@ -37,7 +37,9 @@ struct Tables {
   std::span<const int32_t>
       priority;  // Smaller first among nodes that become ready at once; may be empty.
 
-  [[nodiscard]] uint32_t count() const { return static_cast<uint32_t>(steps.size()); }
+  [[nodiscard]] uint32_t count() const {
+    return successor_offsets.empty() ? 0 : static_cast<uint32_t>(successor_offsets.size() - 1);
+  }
   [[nodiscard]] std::span<const uint32_t> successors_of(uint32_t node) const {
     return successors.subspan(successor_offsets[node],
                               successor_offsets[node + 1] - successor_offsets[node]);

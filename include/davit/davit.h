@@ -123,7 +123,36 @@ DVT_API void dvt_image_info(const DvtImage* image, DvtImageInfo* out);
 /* ---- Executors --------------------------------------------------------------------------------
  */
 
+/* Worker threads that executors share, from oneTBB. In the library davit_threads; everything else
+ * works without it. */
+typedef struct DvtPool DvtPool;
+
+typedef struct DvtPoolOptions {
+  uint32_t struct_size; /* sizeof(DvtPoolOptions). */
+  uint32_t workers;     /* With the thread that calls dvt_executor_run(); 0: as many as the process
+                           may use by affinity and cgroup quota. At most 64. */
+  int64_t spin_us;      /* What an idle worker spins before it sleeps; default 50. */
+} DvtPoolOptions;
+DVT_API void dvt_pool_options_init(DvtPoolOptions* options);
+
+/* `options` may be NULL. */
+DVT_API DVT_NODISCARD DvtCode dvt_pool_create(const DvtPoolOptions* options, DvtPool** out,
+                                              DvtError* error);
+/* NULL is fine. Executors that use the pool keep what they need of it. */
+DVT_API void dvt_pool_destroy(DvtPool* pool);
+DVT_API uint32_t dvt_pool_workers(const DvtPool* pool);
+
 typedef struct DvtExecutor DvtExecutor;
+
+/* How Main is run. All give the same results, bit for bit. */
+enum {
+  /* The fastest of all three, by trial in the first runs; the image's schedule is tried when there
+   * are as many workers as it is for. */
+  DVT_SCHEDULE_AUTO = 0,
+  DVT_SCHEDULE_SEQUENTIAL = 1, /* In the order of the image, by the caller. */
+  DVT_SCHEDULE_DYNAMIC = 2,    /* As nodes become ready, on whichever worker is free. */
+  DVT_SCHEDULE_PLANNED = 3,    /* By the schedule in the image; DVT_FAILED_STATE if it has none. */
+};
 
 struct DvtDevice; /* davit/device.h; NULL selects the target's default. */
 
@@ -133,6 +162,9 @@ typedef struct DvtExecutorOptions {
   struct DvtDevice* device; /* Borrowed; must outlive the executor. NULL for cpu images is fine. */
   int64_t synchronize_timeout_us; /* For device waits; default -1: no limit. */
   uint64_t heap_bytes_max;        /* Of values whose size is known at run time only; 0: no limit. */
+  DvtPool* pool;                  /* NULL: the caller runs everything. */
+  uint32_t schedule;              /* DVT_SCHEDULE_*; without a pool all are sequential. */
+  uint32_t workers_max;           /* Of the pool's; 0: all. */
 } DvtExecutorOptions;
 DVT_API void dvt_executor_options_init(DvtExecutorOptions* options);
 
@@ -185,6 +217,14 @@ DVT_API void dvt_executor_statistics(const DvtExecutor* executor, DvtExecutorSta
  * shape. After a failure the executor is ready for the next run. */
 DVT_API DVT_NODISCARD DvtCode dvt_executor_run(DvtExecutor* executor, DvtError* error);
 
+/* How the last run was scheduled, or the next one will be, and why. */
+typedef struct DvtScheduleInfo {
+  uint32_t schedule; /* DVT_SCHEDULE_*, never AUTO. */
+  uint32_t workers;  /* That may take part. */
+  char reason[160];
+} DvtScheduleInfo;
+DVT_API void dvt_executor_schedule(const DvtExecutor* executor, DvtScheduleInfo* out);
+
 /* Called around every node of a traced run. `begin_ns` and `end_ns` are from CLOCK_MONOTONIC. */
 typedef struct DvtNodeEvent {
   uint32_t node;
@@ -199,9 +239,9 @@ typedef struct DvtNodeEvent {
 } DvtNodeEvent;
 typedef void (*DvtNodeObserver)(void* user, const DvtNodeEvent* event);
 
-/* As dvt_executor_run, but calls `observer` after every node; those of the body of a branch or loop
- * before the node that runs it. Same results; its own loop, so that dvt_executor_run pays nothing
- * for it. */
+/* As dvt_executor_run, in the order of the image whatever the schedule, but calls `observer` after
+ * every node; those of the body of a branch or loop before the node that runs it. Same results; its
+ * own loop, so that dvt_executor_run pays nothing for it. */
 DVT_API DVT_NODISCARD DvtCode dvt_executor_run_observed(DvtExecutor* executor,
                                                         DvtNodeObserver observer, void* user,
                                                         DvtError* error);

@@ -67,12 +67,21 @@ struct Node {
   std::string op;      // "ai.onnx::Conv(11)".
 };
 
+// A schedule for several workers, as exec/mt_topo/plan.hpp has it; part_offsets empty: none.
+struct Schedule {
+  std::vector<uint32_t> part_offsets;
+  std::vector<uint32_t> nodes;  // Of each position.
+  std::vector<uint32_t> wait_offsets;
+  std::vector<uint32_t> waits;  // Positions.
+};
+
 // Nodes in a valid topological order. Data edges follow from values: every node that writes a value
 // precedes those that read it. write_image() derives succ and indegree.
 struct Graph {
   GraphRole role = GraphRole::kMain;
   std::vector<Node> nodes;
   uint32_t shape_nodes = 0;  // See schema/image.fbs.
+  Schedule schedule;
 };
 
 struct Provenance {

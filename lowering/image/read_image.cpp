@@ -63,6 +63,14 @@ Node read_node(const exec::ImageView& view, const exec::GraphView& graph, uint32
   return node;
 }
 
+Schedule read_schedule(const exec::GraphView& graph) {
+  if (graph.part_count == 0) return {};
+  return {.part_offsets = {graph.part_off, graph.part_off + graph.part_count + 1},
+          .nodes = {graph.part_nodes, graph.part_nodes + graph.node_count},
+          .wait_offsets = {graph.wait_off, graph.wait_off + graph.node_count + 1},
+          .waits = {graph.waits, graph.waits + graph.wait_off[graph.node_count]}};
+}
+
 // What succ has beyond the data edges came from control_inputs.
 void read_control_inputs(const exec::ImageView& view, ImageModel& model) {
   const std::vector<Edges> data_edges = find_data_edges(model);
@@ -111,6 +119,7 @@ Result<ImageModel> read_image_model(std::span<const std::byte> bytes) {
     Graph& g = model.graphs.emplace_back(
         Graph{.role = static_cast<GraphRole>(graph.role), .shape_nodes = graph.shape_nodes});
     for (uint32_t i = 0; i < graph.node_count; ++i) g.nodes.push_back(read_node(view, graph, i));
+    g.schedule = read_schedule(graph);
   }
   read_control_inputs(view, model);
   return model;

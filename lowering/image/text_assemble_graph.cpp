@@ -39,10 +39,13 @@ Status Assembler::parse_graph() {
   labels_.clear();
   after_.clear();
   frees_.clear();
+  part_nodes_.clear();
+  waits_.clear();
   lexer_.skip_newlines();
   while (!lexer_.at("}")) {
     if (lexer_.peek().kind == TokenKind::kEnd) return lexer_.expected("'}'");
-    if (Status s = parse_node(graph); !s.ok()) return s;
+    const bool part = lexer_.at("part") && lexer_.peek_next().text == "[";
+    if (Status s = part ? parse_part(graph) : parse_node(graph); !s.ok()) return s;
     if (!lexer_.at("}")) {
       if (Status s = expect_line_end(); !s.ok()) return s;
     }
@@ -50,6 +53,7 @@ Status Assembler::parse_graph() {
   }
   lexer_.take();
   if (Status s = resolve_labels(graph); !s.ok()) return s;
+  if (Status s = resolve_schedule(graph); !s.ok()) return s;
   model_.graphs.push_back(std::move(graph));
   return expect_line_end();
 }
@@ -305,6 +309,54 @@ Status Assembler::resolve_labels(Graph& graph) {
       Node& node = graph.nodes[reference.node];
       (frees ? node.free_launches : node.control_inputs).push_back(found->second);
     }
+  }
+  return {};
+}
+
+// part [label [after [label, ...]], ...]: what one worker of a schedule runs, and waits for.
+Status Assembler::parse_part(Graph& graph) {
+  Schedule& schedule = graph.schedule;
+  if (schedule.part_offsets.empty()) schedule.part_offsets.push_back(0);
+  lexer_.take();
+  if (Status s = expect("["); !s.ok()) return s;
+  lexer_.skip_newlines();
+  while (!lexer_.at("]")) {
+    const Token token = lexer_.peek();
+    std::string name;
+    if (Status s = parse_word(name); !s.ok()) return s;
+    const auto position = static_cast<uint32_t>(part_nodes_.size());
+    part_nodes_.push_back(token);
+    if (lexer_.take_if("after")) {
+      if (Status s = parse_references(waits_, position); !s.ok()) return s;
+    }
+    lexer_.skip_newlines();
+    if (!lexer_.take_if(",")) break;
+    lexer_.skip_newlines();
+  }
+  schedule.part_offsets.push_back(static_cast<uint32_t>(part_nodes_.size()));
+  return expect("]");
+}
+
+// Labels of parts to nodes, and of waits to positions.
+Status Assembler::resolve_schedule(Graph& graph) {
+  Schedule& schedule = graph.schedule;
+  if (schedule.part_offsets.empty()) return {};
+  std::unordered_map<std::string_view, uint32_t> position_of;
+  for (const Token& token : part_nodes_) {
+    const auto found = labels_.find(std::string(token.text));
+    if (found == labels_.end()) return lexer_.error(token, "no node has this label");
+    position_of[token.text] = static_cast<uint32_t>(schedule.nodes.size());
+    schedule.nodes.push_back(found->second);
+  }
+  schedule.wait_offsets.assign(schedule.nodes.size() + 1, 0);
+  for (const Reference& wait : waits_) {  // In the order of positions.
+    const auto found = position_of.find(wait.token.text);
+    if (found == position_of.end()) return lexer_.error(wait.token, "no part has this node");
+    schedule.waits.push_back(found->second);
+    ++schedule.wait_offsets[wait.node + 1];
+  }
+  for (size_t i = 0; i < schedule.nodes.size(); ++i) {
+    schedule.wait_offsets[i + 1] += schedule.wait_offsets[i];
   }
   return {};
 }

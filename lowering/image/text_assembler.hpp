@@ -57,6 +57,8 @@ class Assembler {
   // ---- Graphs
   Status parse_graph();
   Status parse_node(Graph& graph);
+  Status parse_part(Graph& graph);
+  Status resolve_schedule(Graph& graph);
   Status parse_label_and_outputs(Graph& graph, Node& node);
   Status parse_operands(Node& node);
   Status parse_kernel_name(uint32_t& kernel);
@@ -98,6 +100,8 @@ class Assembler {
   // Of the graph that is being read.
   std::unordered_map<std::string, uint32_t> labels_;
   std::vector<Reference> after_, frees_;
+  std::vector<Token> part_nodes_;  // By position; see parse_part().
+  std::vector<Reference> waits_;   // Of positions.
   // Of all graphs.
   struct BodyReference {
     Reference at;

@@ -48,6 +48,7 @@ class Dumper {
   void dump_constants_tail();
   void dump_graph(uint32_t index);
   void dump_node(const Node& node, uint32_t index);
+  void dump_schedule(const Schedule& schedule);
   void dump_attributes(const Node& node);
   bool dump_named_attributes(const DvtKernel& kernel, std::span<const std::byte> record);
   void dump_attribute(const DvtAttribute& attribute, const std::byte* at);
@@ -302,7 +303,37 @@ void Dumper::dump_graph(uint32_t index) {
   if (graph.shape_nodes != 0) out_ += " shape_nodes=" + std::to_string(graph.shape_nodes);
   out_ += " {\n";
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) dump_node(graph.nodes[i], i);
+  dump_schedule(graph.schedule);
   out_ += "}\n";
+}
+
+// A line for each part: part [n0, n2 after [n1, n5]].
+void Dumper::dump_schedule(const Schedule& schedule) {
+  const size_t positions = schedule.nodes.size();
+  const bool sound =
+      !schedule.part_offsets.empty() && schedule.part_offsets.back() <= positions &&
+      schedule.wait_offsets.size() == positions + 1 &&
+      schedule.wait_offsets.back() <= schedule.waits.size() &&
+      std::ranges::all_of(schedule.waits, [&](uint32_t at) { return at < positions; });
+  if (!sound) return;  // None, or one that the verifier refuses.
+  for (size_t part = 0; part + 1 < schedule.part_offsets.size(); ++part) {
+    out_ += "  part [";
+    for (uint32_t at = schedule.part_offsets[part]; at < schedule.part_offsets[part + 1]; ++at) {
+      if (at != schedule.part_offsets[part]) out_ += ", ";
+      out_ += "n" + std::to_string(schedule.nodes[at]);
+      std::vector<uint32_t> awaited;
+      for (uint32_t i = schedule.wait_offsets[at]; i < schedule.wait_offsets[at + 1]; ++i) {
+        awaited.push_back(schedule.nodes[schedule.waits[i]]);
+      }
+      if (awaited.empty()) continue;
+      out_ += " after ";
+      for (size_t i = 0; i < awaited.size(); ++i) {
+        out_ += (i == 0 ? "[n" : ", n") + std::to_string(awaited[i]);
+      }
+      out_ += "]";
+    }
+    out_ += "]\n";
+  }
 }
 
 void Dumper::dump_node(const Node& node, uint32_t index) {

@@ -117,6 +117,9 @@ Status Writer::check_size() const {
       add_text(node.origin);
       add_text(node.op);
     }
+    const Schedule& schedule = graph.schedule;
+    bytes += 4 * (schedule.part_offsets.size() + schedule.nodes.size() +
+                  schedule.wait_offsets.size() + schedule.waits.size());
   }
   if (bytes < FLATBUFFERS_MAX_BUFFER_SIZE) return {};
   return {DVT_UNSUPPORTED, DVT_STAGE_WRITE, "the image's metadata would exceed 2 GB"};
@@ -254,11 +257,17 @@ Result<Offset<schema::Graph>> Writer::graph(uint32_t index) {
   const auto succ_vector = builder_.CreateVector(succ->nodes);
   const auto indegree = builder_.CreateVector(succ->indegree);
   const auto lane_vector = builder_.CreateVector(lane);
-  return schema::CreateGraph(builder_, static_cast<uint8_t>(model_.graphs[index].role),
-                             kernel_vector, inputs_off, inputs, outputs_off, outputs, succ_off,
-                             succ_vector, indegree, lane_vector, priority, stream, origin, op,
-                             attributes_off, records, device_kernel, cost, free_off, free_launch,
-                             branch_off, branch_graph, model_.graphs[index].shape_nodes);
+  const Schedule& schedule = model_.graphs[index].schedule;
+  const bool scheduled = !schedule.part_offsets.empty();
+  const auto part_off = optional_vector(schedule.part_offsets, scheduled);
+  const auto part_nodes = optional_vector(schedule.nodes, scheduled);
+  const auto wait_off = optional_vector(schedule.wait_offsets, scheduled);
+  const auto waits = optional_vector(schedule.waits, scheduled);
+  return schema::CreateGraph(
+      builder_, static_cast<uint8_t>(model_.graphs[index].role), kernel_vector, inputs_off, inputs,
+      outputs_off, outputs, succ_off, succ_vector, indegree, lane_vector, priority, stream, origin,
+      op, attributes_off, records, device_kernel, cost, free_off, free_launch, branch_off,
+      branch_graph, model_.graphs[index].shape_nodes, part_off, part_nodes, wait_off, waits);
 }
 
 Offset<Vector<Offset<schema::Kernel>>> Writer::kernels() {
@@ -342,7 +351,7 @@ std::vector<std::byte> join_segments(DvtTarget target, std::span<const std::byte
                         .version_major = DVT_IMAGE_VERSION_MAJOR,
                         .version_minor = DVT_IMAGE_VERSION_MINOR,
                         .target = target,
-                        .runtime_version_min = 0 << 16 | 1,  // 0.1 reads format 1.2.
+                        .runtime_version_min = 0 << 16 | 1,  // 0.1 reads format 1.3.
                         .segment_count = constants.empty() ? 1U : 2U};
   const size_t table_bytes = header.segment_count * sizeof(DvtSegment);
   segments[0].kind = DVT_SEGMENT_METADATA;

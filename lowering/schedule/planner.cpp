@@ -252,6 +252,7 @@ Plan make_plan(const Graph& graph, const PlanOptions& options) {
     }
   }
   Plan plan = PlanWriter(order, best, parts).write();
+  plan.sequence = std::move(best.order);
   plan.makespan_ns = best.makespan_ns;
   plan.sequential_ns = sequential_ns;
   return plan;

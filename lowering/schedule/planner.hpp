@@ -44,8 +44,9 @@ struct Plan {
   std::vector<uint32_t> order;
   std::vector<uint32_t> wait_offsets;
   std::vector<uint32_t> waits;
-  double makespan_ns = 0;    // Modelled.
-  double sequential_ns = 0;  // Sum of the costs.
+  std::vector<uint32_t> sequence;  // All nodes in an order that edges, parts and waits agree with.
+  double makespan_ns = 0;          // Modelled.
+  double sequential_ns = 0;        // Sum of the costs.
 };
 
 // The best plan for up to options.workers. One part when more would not pay. Memory nodes are all

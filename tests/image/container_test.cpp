@@ -57,7 +57,7 @@ TEST_CASE("header rules") {
 }
 
 TEST_CASE("J8: another major or a newer minor is refused, and the text has both versions") {
-  for (const auto& [bad_major, bad_minor] : {std::pair(2, 0), std::pair(0, 9), std::pair(1, 3)}) {
+  for (const auto& [bad_major, bad_minor] : {std::pair(2, 0), std::pair(0, 9), std::pair(1, 4)}) {
     const int major = bad_major;  // clang 14 captures no structured bindings.
     const int minor = bad_minor;
     const auto bytes = changed([&](Container& c) {
@@ -68,8 +68,8 @@ TEST_CASE("J8: another major or a newer minor is refused, and the text has both 
     REQUIRE(!status.ok());
     const std::string got = std::to_string(major) + "." + std::to_string(minor);
     CHECK(status.code() == DVT_VERSION_MISMATCH);
-    CHECK(status.detail().message.find("expected 1.0 to 1.2, got " + got) != std::string::npos);
-    CHECK(status.detail().expected == "1.0 to 1.2");
+    CHECK(status.detail().message.find("expected 1.0 to 1.3, got " + got) != std::string::npos);
+    CHECK(status.detail().expected == "1.0 to 1.3");
     CHECK(status.detail().got == got);
     CHECK(!status.detail().hint.empty());
   }

@@ -19,8 +19,8 @@ namespace schema = davit::schema;
 
 namespace {
 
-const std::string_view kSamples[] = {kCpuSample, kDeviceSample, kBodySample, kDynamicSample,
-                                     kFlowSample};
+const std::string_view kSamples[] = {kCpuSample,  kScheduleSample, kDeviceSample,
+                                     kBodySample, kDynamicSample,  kFlowSample};
 
 // A copy whose first byte is at `offset` modulo 64.
 class Shifted {

@@ -249,7 +249,7 @@ DvtKernelTable test_kernels() {
   return {kKernels, std::size(kKernels)};
 }
 
-const std::string_view kCpuSample = R"davit(davit 1.2 target cpu
+const std::string_view kCpuSample = R"davit(davit 1.3 target cpu
 producer "davit test"
 source_name "sample.onnx"
 source_digest "0123"
@@ -283,7 +283,27 @@ graph main {
 }
 )davit";
 
-const std::string_view kDeviceSample = R"davit(davit 1.2 target "ascend:test"
+const std::string_view kScheduleSample = R"davit(davit 1.3 target cpu
+arena 192 align 64
+input x: f32[4]
+output y: f32[4]
+planned a: f32[4] @0
+planned b: f32[4] @64
+planned c: f32[4] @128
+planned d: f32[4] @0
+
+graph main {
+  n0: a = test.Copy(x)
+  n1: b = test.Copy(a)
+  n2: c = test.Copy(a)
+  n3: d = test.Add(b, c)
+  n4: y = test.Copy(d)
+  part [n0, n1, n3 after [n2], n4]
+  part [n2 after [n0]]
+}
+)davit";
+
+const std::string_view kDeviceSample = R"davit(davit 1.3 target "ascend:test"
 arena 64 align 64
 streams 1 priority [3]
 events 1
@@ -326,7 +346,7 @@ graph deinit {
 }
 )davit";
 
-const std::string_view kBodySample = R"davit(davit 1.2 target cpu
+const std::string_view kBodySample = R"davit(davit 1.3 target cpu
 arena 128 align 64
 input x: f32[4]
 output y: f32[4]

@@ -32,6 +32,8 @@ inline std::vector<DvtKernelTable> tables() {
 
 // A cpu image with one of everything that a cpu image may have.
 extern const std::string_view kCpuSample;
+// Two workers; d may take the place of a when both readers of a are done.
+extern const std::string_view kScheduleSample;
 // Init, Main and DeInit of a device image.
 extern const std::string_view kDeviceSample;
 // A node with two bodies, one of which has a body of its own.

@@ -35,7 +35,7 @@ std::string message(const std::string& text) {
 
 // The same for lines after a heading; line numbers count from the heading.
 std::string line_message(const std::string& line) {
-  return message("davit 1.2 target cpu\n" + line);
+  return message("davit 1.3 target cpu\n" + line);
 }
 
 DvtTensor f32_tensor(std::vector<int64_t> dims) {
@@ -204,7 +204,7 @@ TEST_CASE("kernels that nobody has dump as hexadecimal and survive") {
 }
 
 TEST_CASE("every element type survives, whatever its bits") {
-  const std::string text = R"(davit 1.2 target cpu
+  const std::string text = R"(davit 1.3 target cpu
 const a: f32[3] = {0x7fc00001, -inf, 1.17549435e-38}
 const b: f64[2] = {0x7ff8000000000001, -5e-324}
 const c: f16[2] = {0x3c00, 0x7e01}
@@ -254,10 +254,10 @@ graph main {
 }
 
 TEST_CASE("errors of the text form give line and column") {
-  const std::string heading = "davit 1.2 target cpu\n";
+  const std::string heading = "davit 1.3 target cpu\n";
   CHECK(message("") == "line 1, column 1: expected 'davit', got the end of the text");
   CHECK(message("davit 2.0 target cpu") ==
-        "line 1, column 7: format 2.0 is not one this version of davit reads (1.0 to 1.2)");
+        "line 1, column 7: format 2.0 is not one this version of davit reads (1.0 to 1.3)");
   CHECK(message("davit 1.7 target cpu").find("format 1.7 is not one") != std::string::npos);
   CHECK(message("davit x target cpu") ==
         "line 1, column 7: expected the format version, such as 1.0, got 'x'");

@@ -239,7 +239,7 @@ DvtKernelTable dynamic_kernels() {
 }
 
 // n0 to n4 are shape nodes: n4 needs the dims of x, not its data.
-const char* const kDynamicSample = R"davit(davit 1.2 target cpu
+const char* const kDynamicSample = R"davit(davit 1.3 target cpu
 input x: f32[N=?1..8, 4] dynamic
 input count: i64[]
 output y: f32[N=?1..8, 4] dynamic
@@ -279,7 +279,7 @@ graph main shape_nodes=5 {
 }
 )davit";
 
-const char* const kFlowSample = R"davit(davit 1.2 target cpu
+const char* const kFlowSample = R"davit(davit 1.3 target cpu
 input x: f32[?1..8] dynamic
 input go: bool[]
 input deep: bool[]

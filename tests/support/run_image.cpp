@@ -181,8 +181,7 @@ Status status_from(const DvtError& error) {
 }
 
 Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
-                                        std::span<const NpyArray> inputs, DvtDevice* device,
-                                        int runs) {
+                                        std::span<const NpyArray> inputs, const RunOn& on) {
   DvtError error{};
   const AlignedBytes memory(bytes);
   DvtImage* raw_image = nullptr;
@@ -196,7 +195,9 @@ Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
   }
   DvtExecutorOptions options;
   dvt_executor_options_init(&options);
-  options.device = device;
+  options.device = on.device;
+  options.pool = on.pool;
+  options.schedule = on.pool == nullptr ? uint32_t{DVT_SCHEDULE_AUTO} : on.schedule;
   DvtExecutor* raw_executor = nullptr;
   if (dvt_executor_create(raw_image, &options, &raw_executor, &error) != DVT_OK) {
     return status_from(error);
@@ -206,7 +207,7 @@ Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
   auto outputs = bind_outputs(raw_image, raw_executor);
   if (!outputs.ok()) return outputs;
   std::vector<std::vector<std::byte>> first;
-  for (int run = 0; run < runs; ++run) {
+  for (int run = 0; run < on.runs; ++run) {
     for (NpyArray& output : *outputs) std::ranges::fill(output.bytes, std::byte{0xAB});
     if (dvt_executor_run(raw_executor, &error) != DVT_OK) return status_from(error);
     if (Status s = fetch_outputs(raw_image, raw_executor, *outputs); !s.ok()) return s;
@@ -217,6 +218,11 @@ Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
                         std::to_string(i) + " than the first");
       }
     }
+  }
+  DvtScheduleInfo ran;
+  dvt_executor_schedule(raw_executor, &ran);
+  if (on.pool != nullptr && on.schedule != DVT_SCHEDULE_AUTO && ran.schedule != on.schedule) {
+    return mismatch(std::string("another schedule ran: ") + ran.reason);
   }
   if (dvt_executor_unload(raw_executor, &error) != DVT_OK) return status_from(error);
   for (NpyArray& output : *outputs) {

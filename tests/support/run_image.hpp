@@ -34,12 +34,24 @@ class AlignedBytes {
 // The error record as a Status.
 Status status_from(const DvtError& error);
 
-// Opens the image, makes an executor on `device` (null for the default), and runs it `runs` times
-// on the inputs, one per port. Output buffers are filled with 0xAB before each run. Returns the
-// outputs of the last run; an error when an earlier run gave other bits.
+// What runs an image, and how often.
+struct RunOn {
+  DvtDevice* device = nullptr;  // Null: the target's default.
+  int runs = 1;
+  DvtPool* pool = nullptr;                   // Null: in order.
+  uint32_t schedule = DVT_SCHEDULE_DYNAMIC;  // With a pool.
+};
+
+// Opens the image, makes an executor, and runs it on the inputs, one per port. Output buffers are
+// filled with 0xAB before each run. Returns the outputs of the last run; an error when an earlier
+// run gave other bits, or when another schedule ran than was asked for.
 Result<std::vector<NpyArray>> run_image(std::span<const std::byte> image,
-                                        std::span<const NpyArray> inputs,
-                                        DvtDevice* device = nullptr, int runs = 1);
+                                        std::span<const NpyArray> inputs, const RunOn& on);
+inline Result<std::vector<NpyArray>> run_image(std::span<const std::byte> image,
+                                               std::span<const NpyArray> inputs,
+                                               DvtDevice* device = nullptr, int runs = 1) {
+  return run_image(image, inputs, RunOn{.device = device, .runs = runs});
+}
 
 struct Tolerance {
   double relative = 0;         // Of the expected element.

@@ -1,0 +1,100 @@
+#include "exec/parallel.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "exec/dependencies.hpp"
+#include "exec/mt_topo/pool.hpp"
+
+namespace davit::exec {
+namespace {
+
+mt_topo::Mode mode_of(uint32_t schedule) {
+  switch (schedule) {
+    case DVT_SCHEDULE_DYNAMIC:
+      return mt_topo::Mode::kDynamic;
+    case DVT_SCHEDULE_PLANNED:
+      return mt_topo::Mode::kPlanned;
+    default:
+      return mt_topo::Mode::kAutomatic;
+  }
+}
+
+Status check_options(const DvtExecutorOptions& options, const GraphView& graph) {
+  if (options.schedule > DVT_SCHEDULE_PLANNED) {
+    return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                              .stage = DVT_STAGE_LOAD,
+                              .message = "DvtExecutorOptions.schedule is unknown",
+                              .expected = "one of DVT_SCHEDULE_*",
+                              .got = std::to_string(options.schedule)});
+  }
+  if (options.schedule == DVT_SCHEDULE_PLANNED && graph.part_count == 0) {
+    return Status(
+        ErrorDetail{.code = DVT_FAILED_STATE,
+                    .stage = DVT_STAGE_LOAD,
+                    .message = "planned scheduling was asked for, but the image has no schedule",
+                    .hint = "compile with --workers N, or let it choose: DVT_SCHEDULE_AUTO"});
+  }
+  return {};
+}
+
+// Why the image's schedule is not among what is tried; empty when it is.
+std::string schedule_remark(const GraphView& graph, uint32_t workers) {
+  if (graph.part_count == 0) return "; the image has no schedule";
+  if (graph.part_count <= workers) return "";
+  return "; the image's schedule is for " + std::to_string(graph.part_count) + " workers";
+}
+
+}  // namespace
+
+Result<Parallel> Parallel::create(const ImageView& image, const DvtStep* steps,
+                                  const DvtExecutorOptions& options) {
+  Parallel made;
+  const GraphView& graph = image.graphs[image.main];
+  if (Status status = check_options(options, graph); !status.ok()) return status;
+  if (options.schedule == DVT_SCHEDULE_SEQUENTIAL) made.reason_ = "asked for";
+  if (options.pool == nullptr || options.schedule == DVT_SCHEDULE_SEQUENTIAL) return made;
+  made.reason_ = reason_to_stay_sequential(image, graph);
+  if (!made.reason_.empty()) return made;
+  const Dependencies dependencies = dependencies_of(image, graph);
+  const mt_topo::Tables tables = {
+      .steps = {steps, graph.node_count},
+      .successor_offsets = dependencies.successor_offsets,
+      .successors = dependencies.successors,
+      .indegree = dependencies.indegree,
+      .lane = {graph.lane, graph.node_count},
+      .priority = {},
+  };
+  uint32_t workers = options.pool->pool->workers();
+  if (options.workers_max != 0) workers = std::min(workers, options.workers_max);
+  // A schedule for more workers than there are would run, and mostly wait for itself.
+  const bool planned = graph.part_count != 0 &&
+                       (graph.part_count <= workers || options.schedule == DVT_SCHEDULE_PLANNED);
+  const mt_topo::PlanTables plan = planned ? plan_tables(graph) : mt_topo::PlanTables{};
+  auto scheduler = mt_topo::Scheduler::create(
+      tables, planned ? &plan : nullptr, options.pool->pool,
+      {.mode = mode_of(options.schedule), .workers = options.workers_max});
+  if (!scheduler.ok()) return std::move(scheduler.status());
+  made.scheduler_ = std::move(*scheduler);
+  if (options.schedule == DVT_SCHEDULE_AUTO) made.remark_ = schedule_remark(graph, workers);
+  return made;
+}
+
+void Parallel::describe(DvtScheduleInfo& out) const {
+  out = {};
+  out.schedule = DVT_SCHEDULE_SEQUENTIAL;
+  out.workers = 1;
+  const char* reason = reason_.c_str();
+  if (active()) {
+    const mt_topo::Choice choice = scheduler_->choice();
+    if (choice.mode == mt_topo::Mode::kDynamic) out.schedule = DVT_SCHEDULE_DYNAMIC;
+    if (choice.mode == mt_topo::Mode::kPlanned) out.schedule = DVT_SCHEDULE_PLANNED;
+    out.workers = scheduler_->workers();
+    reason = choice.reason;
+  }
+  std::snprintf(out.reason, sizeof out.reason, "%s%s", reason, remark_.c_str());
+}
+
+}  // namespace davit::exec

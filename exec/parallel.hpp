@@ -1,0 +1,35 @@
+// parallel.hpp: Main on several workers, by the image's schedule or as nodes become ready.
+//
+// Threads  One run at a time.
+// Trust    The image is verified. What is not safe to share stays sequential, with a reason.
+// Memory   Tables at load; a run allocates nothing.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "davit/davit.h"
+#include "exec/image.hpp"
+#include "exec/mt_topo/scheduler.hpp"
+
+namespace davit::exec {
+
+// Main's scheduler, or why there is none.
+class Parallel {
+ public:
+  // `steps` are Main's, and stay where they are.
+  static Result<Parallel> create(const ImageView& image, const DvtStep* steps,
+                                 const DvtExecutorOptions& options);
+
+  // False: the caller runs the steps itself.
+  [[nodiscard]] bool active() const { return scheduler_ != nullptr; }
+  mt_topo::Outcome run() noexcept { return scheduler_->run(); }
+  void describe(DvtScheduleInfo& out) const;
+
+ private:
+  std::string reason_ = "no pool of workers was given";  // While not active.
+  std::string remark_;  // What else is to be said of the image's schedule.
+  std::unique_ptr<mt_topo::Scheduler> scheduler_;
+};
+
+}  // namespace davit::exec

@@ -1,0 +1,309 @@
+// Main on several workers: whatever shares bytes is ordered, and results are the sequential loop's.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "exec/dependencies.hpp"
+#include "lowering/compile.hpp"
+#include "tests/lowering/tiny_modules.hpp"
+#include "tests/support/run_image.hpp"
+
+using davit::NpyArray;
+using davit::exec::Dependencies;
+using davit::exec::GraphView;
+using davit::exec::ImageView;
+using davit::exec::kNone;
+using davit::exec::ValueKind;
+using davit::testing::TinyModule;
+
+namespace {
+
+// Many short lives, so that memory is used again and again.
+davit::ir::Module random_module(uint32_t seed, int64_t rows) {
+  std::mt19937 random(seed);
+  TinyModule tiny;
+  std::vector<davit::ir::ValueId> values = {tiny.input("a", {rows, 8}), tiny.input("b", {rows, 8})};
+  const uint32_t nodes = 5 + random() % 40;
+  for (uint32_t i = 0; i < nodes; ++i) {
+    const auto operand = [&] {
+      return values[values.size() - 1 - random() % std::min<size_t>(values.size(), 6)];
+    };
+    const std::string name = "v" + std::to_string(i);
+    const char* const unary[] = {"Relu", "Sigmoid", "Neg", "Identity"};
+    const char* const binary[] = {"Add", "Mul", "Sub"};
+    values.push_back(random() % 2 == 0
+                         ? tiny.node(unary[random() % 4], {operand()}, name)
+                         : tiny.node(binary[random() % 3], {operand(), operand()}, name));
+  }
+  return tiny.build({values.back(), values[values.size() / 2], values[values.size() - 2]});
+}
+
+// Whether two values may share a byte; written on its own, from the image alone.
+bool share_bytes(const ImageView& image, uint32_t a, uint32_t b) {
+  const auto kind = image.values.kind[a];
+  if (kind != image.values.kind[b]) return false;
+  if (kind == ValueKind::kWord) return a == b;
+  const uint64_t begin_a = image.values.offset[a];
+  const uint64_t begin_b = image.values.offset[b];
+  if (kind == ValueKind::kOutput) return begin_a == begin_b;
+  if (kind != ValueKind::kPlanned) return false;
+  return begin_a < begin_b + image.tensor_of(b)->bytes &&
+         begin_b < begin_a + image.tensor_of(a)->bytes;
+}
+
+// Whether node b must come after node a because of what they touch.
+bool conflict(const ImageView& image, const GraphView& graph, uint32_t a, uint32_t b) {
+  const auto touches = [&](std::span<const uint32_t> left, std::span<const uint32_t> right) {
+    return std::ranges::any_of(left, [&](uint32_t x) {
+      return x != kNone && std::ranges::any_of(right, [&](uint32_t y) {
+               return y != kNone && share_bytes(image, x, y);
+             });
+    });
+  };
+  return touches(graph.outputs_of(a), graph.inputs_of(b)) ||
+         touches(graph.outputs_of(a), graph.outputs_of(b)) ||
+         touches(graph.inputs_of(a), graph.outputs_of(b));
+}
+
+std::vector<std::vector<bool>> reachable(const Dependencies& order) {
+  const size_t count = order.indegree.size();
+  std::vector<std::vector<bool>> from(count, std::vector<bool>(count, false));
+  for (size_t node = count; node-- > 0;) {
+    for (uint32_t i = order.successor_offsets[node]; i < order.successor_offsets[node + 1]; ++i) {
+      const uint32_t to = order.successors[i];
+      from[node][to] = true;
+      for (size_t k = 0; k < count; ++k) from[node][k] = from[node][k] || from[to][k];
+    }
+  }
+  return from;
+}
+
+davit::compiler::CompileOptions for_workers(uint32_t workers) {
+  davit::compiler::CompileOptions options;
+  options.workers = workers;
+  options.schedule_gain = 1;  // Whatever it promises.
+  return options;
+}
+
+// Which nodes come after which by the parts and waits of the image's schedule; from the tables
+// alone.
+std::vector<std::vector<bool>> planned_order(const GraphView& graph) {
+  const uint32_t count = graph.node_count;
+  std::vector<std::vector<uint32_t>> next(count);
+  for (uint32_t part = 0; part < graph.part_count; ++part) {
+    for (uint32_t at = graph.part_off[part]; at < graph.part_off[part + 1]; ++at) {
+      if (at > graph.part_off[part]) {
+        next[graph.part_nodes[at - 1]].push_back(graph.part_nodes[at]);
+      }
+      for (uint32_t i = graph.wait_off[at]; i < graph.wait_off[at + 1]; ++i) {
+        next[graph.part_nodes[graph.waits[i]]].push_back(graph.part_nodes[at]);
+      }
+    }
+  }
+  std::vector<std::vector<bool>> after(count, std::vector<bool>(count, false));
+  for (uint32_t from = 0; from < count; ++from) {
+    std::vector<uint32_t> stack = next[from];
+    while (!stack.empty()) {
+      const uint32_t node = stack.back();
+      stack.pop_back();
+      if (after[from][node]) continue;
+      after[from][node] = true;
+      stack.insert(stack.end(), next[node].begin(), next[node].end());
+    }
+  }
+  return after;
+}
+
+}  // namespace
+
+TEST_CASE("no interleaving of a schedule has two values alive that share a byte") {
+  uint32_t schedules = 0;
+  uint64_t conflicts = 0;
+  uint64_t unordered = 0;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    const auto compiled =
+        davit::compiler::compile_module(random_module(seed, 512), for_workers(2 + seed % 3));
+    REQUIRE_MESSAGE(compiled.ok(), compiled.status().to_string());
+    if (compiled->report.schedule_workers == 0) continue;
+    ++schedules;
+    CHECK(compiled->report.schedule_ns < compiled->report.sequential_ns);
+    const davit::testing::AlignedBytes memory(compiled->bytes);
+    auto opened = davit::exec::open_image_memory(
+        {static_cast<const std::byte*>(memory.data()), memory.size()}, {});
+    REQUIRE_MESSAGE(opened.ok(), opened.status().to_string());
+    const ImageView& image = (*opened)->view;
+    const GraphView& graph = image.graphs[image.main];
+    REQUIRE(graph.part_count == compiled->report.schedule_workers);
+    const auto after = planned_order(graph);
+    for (uint32_t b = 0; b < graph.node_count; ++b) {
+      for (uint32_t a = 0; a < b; ++a) {
+        CHECK_FALSE(after[b][a]);  // The image is in an order that the schedule allows.
+        if (!after[a][b]) ++unordered;
+        if (!conflict(image, graph, a, b)) continue;
+        ++conflicts;
+        CHECK(after[a][b]);
+      }
+    }
+  }
+  CHECK(schedules > 100);
+  CHECK(conflicts > 1000);
+  CHECK(unordered > 1000);
+}
+
+TEST_CASE("nodes that share bytes are ordered as in the image") {
+  uint64_t conflicts = 0;
+  for (uint32_t seed = 0; seed < 150; ++seed) {
+    CAPTURE(seed);
+    const auto compiled = davit::compiler::compile_module(random_module(seed, 4), {});
+    REQUIRE_MESSAGE(compiled.ok(), compiled.status().to_string());
+    const davit::testing::AlignedBytes memory(compiled->bytes);
+    auto opened = davit::exec::open_image_memory(
+        {static_cast<const std::byte*>(memory.data()), memory.size()}, {});
+    REQUIRE(opened.ok());
+    const ImageView& image = (*opened)->view;
+    const GraphView& graph = image.graphs[image.main];
+    REQUIRE(davit::exec::reason_to_stay_sequential(image, graph).empty());
+    const auto ordered = reachable(davit::exec::dependencies_of(image, graph));
+    for (uint32_t b = 0; b < graph.node_count; ++b) {
+      for (uint32_t a = 0; a < b; ++a) {
+        if (!conflict(image, graph, a, b)) continue;
+        ++conflicts;
+        CHECK(ordered[a][b]);
+      }
+    }
+  }
+  CHECK(conflicts > 1000);
+}
+
+TEST_CASE("two and three workers give the bits of one") {
+  uint32_t planned = 0;
+  for (const uint32_t workers : {2U, 3U}) {
+    DvtPoolOptions options;
+    dvt_pool_options_init(&options);
+    options.workers = workers;
+    DvtError error{};
+    DvtPool* raw_pool = nullptr;
+    REQUIRE(dvt_pool_create(&options, &raw_pool, &error) == DVT_OK);
+    const std::unique_ptr<DvtPool, void (*)(DvtPool*)> pool(raw_pool, dvt_pool_destroy);
+    CHECK(dvt_pool_workers(raw_pool) == workers);
+    for (uint32_t seed = 0; seed < 40; ++seed) {
+      CAPTURE(seed);
+      const auto image =
+          davit::compiler::compile_module(random_module(seed, 512), for_workers(workers));
+      REQUIRE(image.ok());
+      std::vector<NpyArray> inputs;
+      for (int port = 0; port < 2; ++port) {
+        NpyArray input{DVT_F32, {512, 8}, std::vector<std::byte>(512 * 8 * 4)};
+        std::mt19937 random(seed + uint32_t(port));
+        for (size_t i = 0; i < 512 * 8; ++i) {
+          reinterpret_cast<float*>(input.bytes.data())[i] = float(random() % 100) / 16 - 3;
+        }
+        inputs.push_back(std::move(input));
+      }
+      const auto expected = davit::testing::run_image(image->bytes, inputs);
+      REQUIRE_MESSAGE(expected.ok(), expected.status().to_string());
+      for (const uint32_t schedule : {DVT_SCHEDULE_DYNAMIC, DVT_SCHEDULE_PLANNED}) {
+        if (schedule == DVT_SCHEDULE_PLANNED && image->report.schedule_workers == 0) continue;
+        planned += schedule == DVT_SCHEDULE_PLANNED ? 1 : 0;
+        const auto got = davit::testing::run_image(
+            image->bytes, inputs, {.runs = 20, .pool = raw_pool, .schedule = schedule});
+        REQUIRE_MESSAGE(got.ok(), got.status().to_string());
+        for (size_t i = 0; i < got->size(); ++i) CHECK((*got)[i].bytes == (*expected)[i].bytes);
+      }
+    }
+  }
+  CHECK(planned > 20);
+}
+
+TEST_CASE("an image's schedule is tried where there are as many workers as it is for") {
+  const auto compiled = davit::compiler::compile_module(random_module(3, 512), for_workers(3));
+  REQUIRE(compiled.ok());
+  REQUIRE(compiled->report.schedule_workers == 3);
+  const davit::testing::AlignedBytes memory(compiled->bytes);
+  DvtError error{};
+  DvtImage* image = nullptr;
+  REQUIRE(dvt_image_open_memory(memory.data(), memory.size(), nullptr, &image, &error) == DVT_OK);
+  DvtPoolOptions pool_options;
+  dvt_pool_options_init(&pool_options);
+  pool_options.workers = 3;
+  DvtPool* pool = nullptr;
+  REQUIRE(dvt_pool_create(&pool_options, &pool, &error) == DVT_OK);
+  std::vector<float> buffer(512 * 8 * 8);
+  const auto told = [&](uint32_t workers, uint32_t schedule) {
+    DvtExecutorOptions options;
+    dvt_executor_options_init(&options);
+    options.pool = pool;
+    options.schedule = schedule;
+    options.workers_max = workers;
+    DvtExecutor* executor = nullptr;
+    REQUIRE(dvt_executor_create(image, &options, &executor, &error) == DVT_OK);
+    constexpr size_t kBytes = 512 * 8 * sizeof(float);
+    for (uint32_t i = 0; i < 2; ++i) {
+      CHECK(dvt_executor_bind_input(executor, i, &buffer[i * 4096], kBytes, &error) == DVT_OK);
+    }
+    for (uint32_t i = 0; i < 3; ++i) {
+      CHECK(dvt_executor_bind_output(executor, i, &buffer[(2 + i) * 4096], kBytes, &error) ==
+            DVT_OK);
+    }
+    for (int run = 0; run < 12; ++run) CHECK(dvt_executor_run(executor, &error) == DVT_OK);
+    DvtScheduleInfo info;
+    dvt_executor_schedule(executor, &info);
+    dvt_executor_destroy(executor);
+    return std::string(info.reason);
+  };
+  CHECK(told(3, DVT_SCHEDULE_AUTO).find(", planned ") != std::string::npos);
+  const std::string few = told(2, DVT_SCHEDULE_AUTO);
+  CHECK(few.find("planned") == std::string::npos);
+  CHECK(few.ends_with("; the image's schedule is for 3 workers"));
+  // Who asks for it gets it: a part that nobody has claimed is adopted.
+  CHECK(told(2, DVT_SCHEDULE_PLANNED) == "asked for");
+  CHECK(told(1, DVT_SCHEDULE_PLANNED) == "asked for");
+  dvt_pool_destroy(pool);
+  dvt_image_close(image);
+}
+
+TEST_CASE("how Main was run is told, and a schedule that does not exist is refused") {
+  const auto compiled = davit::compiler::compile_module(random_module(1, 4), {});
+  REQUIRE(compiled.ok());
+  const davit::testing::AlignedBytes memory(compiled->bytes);
+  DvtError error{};
+  DvtImage* image = nullptr;
+  REQUIRE(dvt_image_open_memory(memory.data(), memory.size(), nullptr, &image, &error) == DVT_OK);
+  DvtPool* pool = nullptr;
+  REQUIRE(dvt_pool_create(nullptr, &pool, &error) == DVT_OK);
+  const auto told = [&](DvtPool* with, uint32_t schedule) {
+    DvtExecutorOptions options;
+    dvt_executor_options_init(&options);
+    options.pool = with;
+    options.schedule = schedule;
+    DvtExecutor* executor = nullptr;
+    if (dvt_executor_create(image, &options, &executor, &error) != DVT_OK) {
+      return std::string(error.message);
+    }
+    DvtScheduleInfo info;
+    dvt_executor_schedule(executor, &info);
+    dvt_executor_destroy(executor);
+    return std::string(info.reason);
+  };
+  CHECK(told(nullptr, DVT_SCHEDULE_AUTO) == "no pool of workers was given");
+  CHECK(told(pool, DVT_SCHEDULE_SEQUENTIAL) == "asked for");
+  CHECK(told(pool, DVT_SCHEDULE_DYNAMIC) == "asked for");
+  CHECK(told(pool, DVT_SCHEDULE_PLANNED) ==
+        "planned scheduling was asked for, but the image has no schedule");
+  CHECK(told(pool, 9) == "DvtExecutorOptions.schedule is unknown");
+  dvt_pool_destroy(pool);
+  dvt_image_close(image);
+
+  DvtPoolOptions options;
+  dvt_pool_options_init(&options);
+  options.workers = 65;
+  CHECK(dvt_pool_create(&options, &pool, &error) == DVT_INVALID_ARGUMENT);
+  CHECK(pool == nullptr);
+  options.struct_size = 3;
+  CHECK(dvt_pool_create(&options, &pool, &error) == DVT_VERSION_MISMATCH);
+}
