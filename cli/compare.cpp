@@ -46,7 +46,8 @@ class KernelReference final : public Reference {
                                                    std::span<const HostTensor> inputs) {
     auto described = image::read_image_model(model.bytes.span());
     if (!described.ok()) return std::move(described.status());
-    auto runner = Runner::create(model.image.get(), /*device=*/nullptr, /*timeout_us=*/-1);
+    auto runner =
+        Runner::create(model.image.get(), /*device=*/nullptr, /*timeout_us=*/-1, Workers{});
     if (!runner.ok()) return std::move(runner.status());
     Status status = runner->bind_inputs(inputs);
     if (!status.ok()) return status;
@@ -390,7 +391,8 @@ Status CompareCommand::run(Session& session, OptionSet& options) {
   if (!inputs.ok()) return std::move(inputs.status());
   if (from_folder) session.log("inputs are those of {}\n", against_);
   set_stage("load");
-  auto runner = Runner::create(model->image.get(), /*device=*/nullptr, /*timeout_us=*/-1);
+  auto runner =
+      Runner::create(model->image.get(), /*device=*/nullptr, /*timeout_us=*/-1, Workers{});
   if (!runner.ok()) return std::move(runner.status());
   status = runner->bind_inputs(*inputs);
   if (!status.ok()) return status;
