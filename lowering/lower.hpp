@@ -13,7 +13,7 @@
 #include "base/status.hpp"
 #include "ir/module.hpp"
 #include "lowering/image/image_model.hpp"
-#include "lowering/planner.hpp"
+#include "lowering/memory_plan/planner.hpp"
 
 namespace davit::lowering {
 

@@ -1,4 +1,4 @@
-#include "lowering/packing.hpp"
+#include "lowering/memory_plan/packing.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -276,6 +276,18 @@ std::vector<uint32_t> order_by(const Problem& problem, Key key) {
 
 }  // namespace
 
+uint64_t granularity(const Problem& problem) {
+  uint64_t unit = 0;
+  for (const Block& block : problem.blocks) {
+    unit = std::gcd(unit, block.size);
+    if (block.fixed != Block::kFree) unit = std::gcd(unit, block.fixed);
+  }
+  for (const Block& block : problem.blocks) {
+    if (unit % block.alignment != 0) unit = std::gcd(unit, block.alignment);
+  }
+  return unit;
+}
+
 Packing pack_in_time(const Problem& problem) {
   const auto& blocks = problem.blocks;
   Packing packing;
@@ -297,10 +309,46 @@ Packing pack_in_time(const Problem& problem) {
   return packing;
 }
 
+Packing pack_back_in_time(const Problem& problem) {
+  std::vector<uint32_t> index(problem.blocks.size());
+  std::iota(index.begin(), index.end(), 0);
+  const auto backwards = [&](const Block& block) {
+    Block turned = block;
+    turned.lower = problem.time_count - block.upper;
+    turned.upper = problem.time_count - block.lower;
+    return turned;
+  };
+  std::stable_sort(index.begin(), index.end(), [&](uint32_t a, uint32_t b) {
+    const Block x = backwards(problem.blocks[a]);
+    const Block y = backwards(problem.blocks[b]);
+    return std::tuple(x.lower, x.upper, y.size) < std::tuple(y.lower, y.upper, x.size);
+  });
+  Problem turned{.blocks = {}, .time_count = problem.time_count};
+  for (const uint32_t i : index) turned.blocks.push_back(backwards(problem.blocks[i]));
+  const Packing packing = pack_in_time(turned);
+  Packing out{.offsets = std::vector<uint64_t>(index.size()), .height = packing.height};
+  for (size_t i = 0; i < index.size(); ++i) out.offsets[index[i]] = packing.offsets[i];
+  return out;
+}
+
+uint64_t count_pairs(const Problem& problem) {
+  std::vector<uint32_t> deaths;
+  for (const Block& block : problem.blocks) deaths.push_back(block.upper);
+  std::sort(deaths.begin(), deaths.end());
+  uint64_t pairs = 0;
+  size_t dead = 0;
+  for (size_t i = 0; i < problem.blocks.size(); ++i) {
+    while (deaths[dead] <= problem.blocks[i].lower) ++dead;
+    pairs += i - dead + 1;
+  }
+  return pairs;
+}
+
 std::optional<Packing> pack_in_order(const Problem& problem, std::span<const uint32_t> order,
                                      bool best_fit, Budget& budget) {
   const auto& blocks = problem.blocks;
   assert(order.size() == blocks.size());
+  if (!budget.spend(count_pairs(problem))) return std::nullopt;
   Packing packing;
   packing.offsets.resize(blocks.size());
   PlacedBlocks placed(blocks);
@@ -311,7 +359,6 @@ std::optional<Packing> pack_in_order(const Problem& problem, std::span<const uin
     placed.for_each_overlap(block, [&](uint32_t other) {
       taken.emplace_back(packing.offsets[other], packing.offsets[other] + blocks[other].size);
     });
-    if (!budget.spend(taken.size() + 1)) return std::nullopt;
     std::sort(taken.begin(), taken.end());
     uint64_t top = 0;  // End of what is below the current gap.
     uint64_t chosen = UINT64_MAX;

@@ -1,4 +1,4 @@
-#include "lowering/planner.hpp"
+#include "lowering/memory_plan/planner.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "base/checked.hpp"
-#include "lowering/packing.hpp"
+#include "lowering/memory_plan/packing.hpp"
+#include "lowering/memory_plan/search.hpp"
 
 namespace davit::lowering {
 namespace {
@@ -54,46 +55,61 @@ Squeezed squeeze(std::span<const Interval> intervals, uint64_t alignment) {
   return out;
 }
 
-class Search {
+// Tries one heuristic after the other, and the search when none is good enough.
+class Contest {
  public:
-  Search(const Problem& problem, uint64_t bound, uint64_t work_max)
-      : problem_(problem), bound_(bound), work_max_(work_max) {}
+  Contest(const Problem& problem, uint64_t bound, const PlanOptions& options)
+      : problem_(problem), bound_(bound), options_(options) {}
 
-  void run() {
-    if (offer(pack_in_time(problem_), "best fit in time")) return;
-    Budget skyline_budget(work_max_);
-    if (offer(pack_skyline(problem_, skyline_budget), "skyline")) return;
+  // Returns the largest lower bound known.
+  uint64_t run() {
+    if (run_heuristics()) return bound_;
+    Budget budget(options_.search_steps);
+    const uint64_t height = best_.height;
+    const uint64_t bound =
+        search_packing(problem_, {.bound = bound_, .enough = options_.capacity}, best_, budget);
+    if (best_.height < height) method_ = "search";
+    return bound;
+  }
+
+  [[nodiscard]] const Packing& best() const { return best_; }
+  [[nodiscard]] std::string_view method() const { return method_; }
+
+ private:
+  // True when one of them is good enough.
+  bool run_heuristics() {
+    if (offer(pack_in_time(problem_), "best fit in time")) return true;
+    if (offer(pack_back_in_time(problem_), "best fit back in time")) return true;
+    Budget skyline_budget(options_.work_max);
+    if (offer(pack_skyline(problem_, skyline_budget), "skyline")) return true;
     using Order = std::vector<uint32_t> (*)(const Problem&);
     constexpr std::pair<Order, std::string_view> kOrders[] = {{order_by_size, "largest first"},
                                                               {order_by_breadth, "breadth first"},
                                                               {order_by_area, "largest area first"},
                                                               {order_by_duration, "longest first"}};
+    Budget budget(options_.work_max);
     for (const bool best_fit : {false, true}) {
       for (const auto& [order, name] : kOrders) {
-        Budget budget(work_max_);
-        if (offer(pack_in_order(problem_, order(problem_), best_fit, budget), name)) return;
+        if (offer(pack_in_order(problem_, order(problem_), best_fit, budget), name)) return true;
       }
     }
+    return false;
   }
 
-  [[nodiscard]] const Packing& best() const { return best_; }
-  [[nodiscard]] std::string_view heuristic() const { return heuristic_; }
-
- private:
-  // Keeps the smaller packing; true when no plan can be smaller.
-  bool offer(std::optional<Packing> packing, std::string_view heuristic) {
-    if (packing && (heuristic_.empty() || packing->height < best_.height)) {
+  // Keeps the smaller packing; true when it is good enough.
+  bool offer(std::optional<Packing> packing, std::string_view method) {
+    if (packing && (method_.empty() || packing->height < best_.height)) {
       best_ = std::move(*packing);
-      heuristic_ = heuristic;
+      method_ = method;
     }
-    return best_.height == bound_;
+    return best_.height <= std::max(bound_, options_.capacity);
   }
 
   const Problem& problem_;
   uint64_t bound_;
-  uint64_t work_max_;
+  const PlanOptions& options_;
   Packing best_;
-  std::string_view heuristic_;
+  std::string_view method_;
 };
 
 }  // namespace
@@ -138,17 +154,16 @@ Result<Plan> plan_memory(std::span<const Interval> intervals, const PlanOptions&
   auto bound = lower_bound(intervals, options.alignment);
   if (!bound.ok()) return std::move(bound.status());
   const Squeezed squeezed = squeeze(intervals, options.alignment);
-  Search search(squeezed.problem, *bound, options.work_max);
-  search.run();
-
+  Contest contest(squeezed.problem, *bound, options);
   Plan plan;
+  plan.proven_bound_bytes = contest.run();
   plan.offsets.assign(intervals.size(), 0);
   for (size_t i = 0; i < squeezed.interval.size(); ++i) {
-    plan.offsets[squeezed.interval[i]] = search.best().offsets[i];
+    plan.offsets[squeezed.interval[i]] = contest.best().offsets[i];
   }
-  plan.arena_bytes = search.best().height;
+  plan.arena_bytes = contest.best().height;
   plan.lower_bound_bytes = *bound;
-  plan.heuristic = search.heuristic();
+  plan.method = contest.method();
   if (Status status = check_plan(intervals, plan.offsets, plan.arena_bytes, options.alignment);
       !status.ok()) {
     status.detail().code = DVT_INTERNAL;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lowering/planner.hpp"
+#include "lowering/memory_plan/planner.hpp"
 
 namespace davit::lowering {
 namespace {
