@@ -13,6 +13,9 @@
 
 namespace davit::cli {
 
+// Of --plan-budget-ms: up to an hour.
+inline constexpr Bounds<uint64_t> kPlanBudgetMs{.min = 0, .max = 3'600'000};
+
 class CompileArguments {
  public:
   void add_options(OptionSet& options);
@@ -31,6 +34,7 @@ class CompileArguments {
       only_passes_;
   std::string save_passes_;
   uint64_t level_ = 2;
+  uint64_t plan_budget_ms_ = 1000;
 };
 
 // "ascend:910B2" for the options, as an image names it.

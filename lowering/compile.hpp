@@ -33,6 +33,8 @@ struct CompileOptions {
   passes::Level level = passes::Level::kEliminate;  // -O2
   // As in passes::SimplifyOptions.
   std::vector<std::string> disabled_passes, enabled_passes, only_passes;
+  // Bounds the search for a smaller arena; nominal, see lowering/memory_plan/planner.hpp. 0: none.
+  uint64_t plan_budget_ms = 1000;
   // Told before each stage starts, with the seconds the last one took. May be empty.
   std::function<void(std::string_view stage)> on_stage;
   // Given the graph as the passes get it ("bind_shapes"), then after each of them (--save-passes).
@@ -53,6 +55,7 @@ struct CompileReport {
   uint32_t source_nodes = 0, folded_nodes = 0, dead_nodes = 0, aliased_nodes = 0, image_nodes = 0;
   bool is_dynamic = false;  // Some shape is set at run time, or there is control flow.
   uint64_t arena_bytes = 0, lower_bound_bytes = 0, constant_bytes = 0, file_bytes = 0;
+  std::string_view plan_method;  // See lowering::Plan; empty when nothing was planned.
 };
 
 struct CompiledImage {

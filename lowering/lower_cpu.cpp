@@ -235,8 +235,10 @@ Result<Lowered> lower_cpu(const ir::Module& module) {
   return CpuLowering(module, *prepared).run();
 }
 
-Status place_values(Lowered& lowered) {
-  auto plan = plan_memory(lowered.intervals, {.alignment = lowered.model.arena_alignment});
+Result<std::string_view> place_values(Lowered& lowered, uint64_t plan_budget_ms) {
+  if (lowered.intervals.empty()) return std::string_view();
+  auto plan = plan_memory(lowered.intervals, {.alignment = lowered.model.arena_alignment,
+                                              .search_steps = plan_budget_ms * kSearchStepsPerMs});
   if (!plan.ok()) return std::move(plan.status());
   uint64_t end = 0;  // The plan's arena may be larger by the room of empty values.
   for (image::Value& value : lowered.model.values) {
@@ -247,7 +249,7 @@ Status place_values(Lowered& lowered) {
   const uint64_t alignment = lowered.model.arena_alignment;
   lowered.model.arena_bytes = (end + alignment - 1) & ~(alignment - 1);
   lowered.model.lower_bound_bytes = std::min(plan->lower_bound_bytes, lowered.model.arena_bytes);
-  return {};
+  return plan->method;
 }
 
 }  // namespace davit::lowering

@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/utf8.hpp"
+
 namespace davit::lowering {
 namespace {
 
@@ -14,9 +16,17 @@ enum Column : uint8_t { kId, kLower, kUpper, kSize, kColumnCount };
 constexpr std::array<std::string_view, kColumnCount> kNames = {"id", "lower", "upper", "size"};
 constexpr size_t kShownMax = 40;  // Bytes of a bad cell that an error shows.
 
+// For messages: cut, and with '?' for what is not text.
 std::string quoted(std::string_view text) {
-  std::string out = "'" + std::string(text.substr(0, kShownMax));
-  return out + (text.size() > kShownMax ? "...'" : "'");
+  std::string out = "'";
+  std::string_view rest = text;
+  while (!rest.empty() && out.size() < kShownMax) {
+    const size_t length = utf8_length(rest);
+    const bool is_control = static_cast<unsigned char>(rest.front()) < 0x20;
+    out += length == 0 || is_control ? std::string_view("?") : rest.substr(0, length);
+    rest.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out + (rest.empty() ? "'" : "...'");
 }
 
 class Parser {
@@ -59,7 +69,7 @@ class Parser {
   }
 
   [[nodiscard]] Status bad(const std::string& what) const {
-    return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+    return Status(ErrorDetail{.code = DVT_INVALID_IMAGE,
                               .stage = DVT_STAGE_PARSE,
                               .message = "line " + std::to_string(line_) + ": " + what,
                               .hint = "the first line names the columns id,lower,upper,size"});

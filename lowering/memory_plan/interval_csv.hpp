@@ -24,7 +24,7 @@ struct IntervalTable {
 
 // The first line names the columns, in any order; all four must be there, and no other may. Numbers
 // are decimal, lower < upper. Lines may end in CR LF; empty ones are skipped. Error:
-// DVT_INVALID_ARGUMENT.
+// DVT_INVALID_IMAGE.
 Result<IntervalTable> parse_intervals(std::string_view text);
 
 // The table with a column of offsets, one for each interval.

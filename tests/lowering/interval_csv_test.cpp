@@ -28,7 +28,7 @@ TEST_CASE("what is wrong with a table is said with its line") {
   const auto refuses = [](const std::string& text, const std::string& why) {
     const auto table = parse_intervals(text);
     REQUIRE(!table.ok());
-    CHECK(table.status().code() == DVT_INVALID_ARGUMENT);
+    CHECK(table.status().code() == DVT_INVALID_IMAGE);
     CHECK_MESSAGE(table.status().to_string().find(why) != std::string::npos,
                   table.status().to_string());
   };
@@ -48,4 +48,5 @@ TEST_CASE("what is wrong with a table is said with its line") {
   refuses(header + "1,2,2,64\n", "lower is 2, upper is 2: the value dies before it is born");
   refuses(header + "a,0,1,64\n\nb,0,1,64\na,0,1,64\n", "line 5: id 'a' is that of line 2");
   refuses(header + ",0,1,64\n", "the id is empty");
+  refuses(header + "a,0,1,\xFF\x01\xC3\xA4\n", "size is '??\xC3\xA4'");
 }
