@@ -57,11 +57,17 @@ class PlanCommand final : public Command {
     if (!table.ok()) return std::move(table.status());
     set_stage("plan");
     const double begin = now_ns();
-    auto plan = lowering::plan_memory(table->intervals,
+    table->constraints.names = table->ids;
+    auto plan = lowering::plan_memory(table->intervals, table->constraints,
                                       {.alignment = alignment_,
                                        .search_steps = budget_ms_ * lowering::kSearchStepsPerMs,
                                        .capacity = capacity_});
-    if (!plan.ok()) return std::move(plan.status());
+    if (!plan.ok()) {
+      ErrorDetail& detail = plan.status().detail();
+      // What contradicts itself is the table.
+      if (detail.code == DVT_INVALID_ARGUMENT) detail.code = DVT_INVALID_IMAGE;
+      return std::move(plan.status());
+    }
     report(session, *table, *plan, now_ns() - begin);
     if (Status status = check_capacity(*plan); !status.ok()) return status;
     return write_files(session, *table, *plan);

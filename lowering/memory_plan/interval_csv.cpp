@@ -12,8 +12,10 @@
 namespace davit::lowering {
 namespace {
 
-enum Column : uint8_t { kId, kLower, kUpper, kSize, kColumnCount };
-constexpr std::array<std::string_view, kColumnCount> kNames = {"id", "lower", "upper", "size"};
+enum Column : uint8_t { kId, kLower, kUpper, kSize, kOffset, kAlignment, kColumnCount };
+constexpr std::array<std::string_view, kColumnCount> kNames = {"id",   "lower",  "upper",
+                                                               "size", "offset", "alignment"};
+constexpr size_t kNeeded = 4;     // The others may be missing.
 constexpr size_t kShownMax = 40;  // Bytes of a bad cell that an error shows.
 
 // For messages: cut, and with '?' for what is not text.
@@ -85,19 +87,26 @@ class Parser {
       if (where != cells_.size()) return bad("two columns " + quoted(cells_[i]));
       where = i;
     }
-    for (size_t i = 0; i < kNames.size(); ++i) {
+    column_count_ = cells_.size();
+    for (size_t i = 0; i < kNeeded; ++i) {
       if (where_[i] == cells_.size()) return bad("no column " + quoted(kNames[i]));
     }
     return {};
   }
 
+  // Whether the row says anything in a column. What is needed always counts as said.
+  [[nodiscard]] bool has(Column column) const {
+    return column < kNeeded || (where_[column] < column_count_ && !cells_[where_[column]].empty());
+  }
+
   Status read_row() {
-    if (cells_.size() != kColumnCount) {
+    if (cells_.size() != column_count_) {
       return bad(std::to_string(cells_.size()) + " cells where the header has " +
-                 std::to_string(int(kColumnCount)));
+                 std::to_string(column_count_));
     }
     std::array<uint64_t, kColumnCount> numbers{};
-    for (const Column column : {kLower, kUpper, kSize}) {
+    for (const Column column : {kLower, kUpper, kSize, kOffset, kAlignment}) {
+      if (!has(column)) continue;
       const std::string_view cell = cells_[where_[column]];
       const auto [end, error] =
           std::from_chars(cell.data(), cell.data() + cell.size(), numbers[column]);
@@ -116,6 +125,9 @@ class Parser {
     if (!is_new) {
       return bad("id " + quoted(id) + " is that of line " + std::to_string(known->second));
     }
+    const auto value = uint32_t(table_.ids.size());
+    if (has(kOffset)) table_.constraints.fixed.push_back({value, numbers[kOffset]});
+    if (has(kAlignment)) table_.constraints.alignments.push_back({value, numbers[kAlignment]});
     table_.ids.push_back(id);
     table_.intervals.push_back({numbers[kLower], numbers[kUpper], numbers[kSize]});
     return {};
@@ -124,6 +136,7 @@ class Parser {
   std::string_view rest_;
   uint64_t line_ = 0;
   std::vector<std::string_view> cells_;
+  size_t column_count_ = 0;
   std::array<size_t, kColumnCount> where_{};         // Of a column among the cells.
   std::unordered_map<std::string, uint64_t> lines_;  // By id.
   IntervalTable table_;

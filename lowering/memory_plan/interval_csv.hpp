@@ -1,5 +1,5 @@
 // interval_csv.hpp: planning problems as files: one value a line, `id,lower,upper,size`, as in the
-// benchmarks of this field.
+// benchmarks of this field, and for some values `offset` (fixed) and `alignment`.
 //
 // Threads  Pure functions.
 // Trust    Text is untrusted: errors name line and column.
@@ -20,10 +20,12 @@ namespace davit::lowering {
 struct IntervalTable {
   std::vector<std::string> ids;  // Unique.
   std::vector<Interval> intervals;
+  Constraints constraints;  // Of the columns offset and alignment.
 };
 
-// The first line names the columns, in any order; all four must be there, and no other may. Numbers
-// are decimal, lower < upper. Lines may end in CR LF; empty ones are skipped. Error:
+// The first line names the columns, in any order; the first four must be there, and no others than
+// these six may. Numbers are decimal, lower < upper; cells of offset and alignment may be empty.
+// Lines may end in CR LF; empty ones are skipped. Error:
 // DVT_INVALID_IMAGE.
 Result<IntervalTable> parse_intervals(std::string_view text);
 

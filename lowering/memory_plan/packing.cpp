@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "lowering/memory_plan/placed_blocks.hpp"
+
 namespace davit::lowering {
 namespace {
 
@@ -69,49 +71,6 @@ class Holes {
   std::map<uint64_t, uint64_t> by_offset_;
   std::set<std::pair<uint64_t, uint64_t>> by_size_;
   uint64_t height_ = 0;
-};
-
-// The placed blocks of a problem, to enumerate those that live together with a new one. A complete
-// binary tree over the blocks' indices; node k has children 2k and 2k + 1 and holds the latest
-// `upper` of the placed blocks below it, 0 for none.
-class PlacedBlocks {
- public:
-  explicit PlacedBlocks(const std::vector<Block>& blocks) : blocks_(blocks) {
-    while (leaves_ < blocks.size()) leaves_ *= 2;
-    latest_.assign(2 * leaves_, 0);
-  }
-
-  void place(uint32_t index) {
-    for (size_t node = leaves_ + index; node > 0; node /= 2) {
-      latest_[node] = std::max(latest_[node], blocks_[index].upper);
-    }
-  }
-
-  // Calls visit(index) for each placed block that lives together with `block`.
-  template <class Visit>
-  void for_each_overlap(const Block& block, Visit visit) const {
-    descend(1, 0, leaves_, block, visit);
-  }
-
- private:
-  template <class Visit>
-  void descend(size_t node, size_t begin, size_t count, const Block& block, Visit& visit) const {
-    // Blocks are sorted by lower: nothing at or after `begin` is earlier than blocks_[begin].
-    if (latest_[node] <= block.lower || begin >= blocks_.size() ||
-        blocks_[begin].lower >= block.upper) {
-      return;
-    }
-    if (count == 1) {
-      visit(uint32_t(begin));
-      return;
-    }
-    descend(2 * node, begin, count / 2, block, visit);
-    descend(2 * node + 1, begin + count / 2, count / 2, block, visit);
-  }
-
-  const std::vector<Block>& blocks_;
-  size_t leaves_ = 1;
-  std::vector<uint32_t> latest_;
 };
 
 // The unplaced blocks of pack_skyline(): the longest-lived within a stretch of time. A tree as

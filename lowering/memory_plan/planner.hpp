@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "lowering/memory_plan/constraints.hpp"
 
 namespace davit::lowering {
 
@@ -56,10 +57,20 @@ Result<uint64_t> lower_bound(std::span<const Interval> intervals, uint64_t align
 // more than the capacity is no error.
 Result<Plan> plan_memory(std::span<const Interval> intervals, const PlanOptions& options = {});
 
+// The same under constraints (bodies.hpp). Plans are exact, as above, when what the constraints tie
+// together has the shape of a single value; other shapes get the best of many first fits and of a
+// search over their bounding boxes. Errors beyond those above: DVT_INVALID_ARGUMENT, naming values
+// whose constraints contradict each other.
+Result<Plan> plan_memory(std::span<const Interval> intervals, const Constraints& constraints,
+                         const PlanOptions& options = {});
+
 // The independent checker (its own code path: a sweep over time with the live values in a map):
 // proves that offsets are aligned, that values end within the arena, and that no two values that
 // live together share a byte. The error names the two.
 Status check_plan(std::span<const Interval> intervals, std::span<const uint64_t> offsets,
                   uint64_t arena_bytes, uint64_t alignment);
+// The same, and that all constraints are met. Values of one class of aliases may share bytes.
+Status check_plan(std::span<const Interval> intervals, const Constraints& constraints,
+                  std::span<const uint64_t> offsets, uint64_t arena_bytes, uint64_t alignment);
 
 }  // namespace davit::lowering

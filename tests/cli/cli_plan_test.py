@@ -79,6 +79,22 @@ class PlanTest(tool.ToolTest):
         self.check_failed(davit("plan", table, "--alignment", "24"), 2, "usage",
                           "24 is not a power of two")
 
+    def test_fixed_offsets_and_a_plan_as_input(self):
+        table = self.path("v.csv", "id,lower,upper,size,offset,alignment\n"
+                          "a,0,4,64,128,\nb,0,2,128,,\nc,2,4,100,,32\n")
+        out = self.path("plan.csv")
+        self.check_passed(davit("plan", table, "-o", out))
+        self.assertIn("a,0,4,64,128\n", read(out))
+        # Every offset is fixed now: the command checks the plan.
+        result, document = self.davit_json("plan", out)
+        self.check_passed(result)
+        self.assertEqual(document["result"]["arena_bytes"], 192)
+        broken = self.path("broken.csv", read(out).replace("b,0,2,128,0", "b,0,2,128,64"))
+        self.check_failed(davit("plan", broken), 3, "plan",
+                          "a and b are fixed at bytes that overlap")
+        odd = self.path("odd.csv", "id,lower,upper,size,alignment\na,0,4,64,48\n")
+        self.check_failed(davit("plan", odd), 3, "plan", "the alignment of a is 48")
+
     def test_no_values(self):
         result, document = self.davit_json("plan", self.path("v.csv", HEADER), "--svg",
                                            self.path("v.svg"))

@@ -22,6 +22,19 @@ TEST_CASE("columns come in any order, ids are words, lines may end in CR LF") {
   CHECK(print_offsets(*table, offsets) ==
         "id,lower,upper,size,offset\na,1,3,64,128\nb c,8,9,0,0\n");
   CHECK(parse_intervals("id,lower,upper,size\n")->intervals.empty());
+  CHECK(table->constraints.empty());
+}
+
+TEST_CASE("offsets and alignments are for some values") {
+  const auto table = parse_intervals(
+      "id,offset,lower,upper,size,alignment\na,64,0,1,64,\nb,,0,1,64,128\nc,,0,1,64,\n");
+  REQUIRE(table.ok());
+  REQUIRE(table->constraints.fixed.size() == 1);
+  CHECK(table->constraints.fixed[0].value == 0);
+  CHECK(table->constraints.fixed[0].offset == 64);
+  REQUIRE(table->constraints.alignments.size() == 1);
+  CHECK(table->constraints.alignments[0].value == 1);
+  CHECK(table->constraints.alignments[0].bytes == 128);
 }
 
 TEST_CASE("what is wrong with a table is said with its line") {
@@ -38,6 +51,8 @@ TEST_CASE("what is wrong with a table is said with its line") {
   refuses("id,lower,upper\n", "no column 'size'");
   refuses("id,lower,upper,size,colour\n", "unknown column 'colour'");
   refuses("id,lower,upper,size,id\n", "two columns 'id'");
+  refuses("id,lower,upper,size,offset\na,0,1,64,x\n", "line 2: offset is 'x'");
+  refuses("id,lower,upper,size,offset\na,0,1,64\n", "4 cells where the header has 5");
   refuses(header + "1,0,1\n", "line 2: 3 cells where the header has 4");
   refuses(header + "1,0,1,64\n2,0,1,64,5\n", "line 3: 5 cells");
   refuses(header + "1,0,1,-5\n", "size is '-5', not a number");
