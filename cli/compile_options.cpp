@@ -15,9 +15,9 @@
 namespace davit::cli {
 namespace {
 
-constexpr const char* kNames[] = {"--target",    "--shapes",     "--dim",          "--elements",
-                                  "--freeze",    "--optimize",   "--disable-pass", "--enable-pass",
-                                  "--only-pass", "--save-passes"};
+constexpr const char* kNames[] = {
+    "--target",       "--shapes",      "--dim",       "--elements",    "--freeze", "--optimize",
+    "--disable-pass", "--enable-pass", "--only-pass", "--save-passes", "--plan-budget-ms"};
 
 // "in0:1x3x224x224,in1=1x4". A name may hold ':' itself ("input:0:1x4"): the last one splits.
 Status parse_shapes(const std::string& text, compiler::CompileOptions& options) {
@@ -155,6 +155,9 @@ void CompileArguments::add_options(OptionSet& options) {
               "none");
   options.add("--only-pass", only_passes_,
               "Run these passes in place of those of the level; repeatable", "all of the level");
+  options.add("--plan-budget-ms", plan_budget_ms_, kPlanBudgetMs,
+              "Search for a smaller arena where heuristics miss the lower bound, in nominal ms",
+              "counted in steps of work: the same image on every machine");
   options.add("--save-passes", save_passes_,
               "Write the graph as text after each pass to this folder", "no files",
               FileUse::kWritten);
@@ -198,6 +201,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   if (status.ok() && !save_passes_.empty()) status = save_passes(save_passes_, options);
   if (!status.ok()) return status;
   options.level = static_cast<passes::Level>(level_);
+  options.plan_budget_ms = plan_budget_ms_;
   options.disabled_passes = disabled_passes_;
   options.enabled_passes = enabled_passes_;
   options.only_passes = only_passes_;

@@ -13,6 +13,9 @@
 
 namespace davit::cli {
 
+// Of --plan-budget-ms: up to an hour.
+inline constexpr Bounds<uint64_t> kPlanBudgetMs{.min = 0, .max = 3'600'000};
+
 class CompileArguments {
  public:
   void add_options(OptionSet& options);
@@ -37,6 +40,7 @@ class CompileArguments {
   uint64_t level_ = 2;
   uint64_t workers_ = 1;
   bool takes_workers_ = false;
+  uint64_t plan_budget_ms_ = 1000;
 };
 
 // "ascend:910B2" for the options, as an image names it.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/command.hpp"
 #include "cli/image_views.hpp"
 #include "cli/model.hpp"
@@ -22,8 +24,8 @@ class DumpCommand final : public Command {
     options.group("Model");
     options.add("image,-m,--model", path_, "Image to print", "", FileUse::kRead);
     options.group("Report");
-    options.add("--format", format_, "text, json or dot", "");
-    options.add("--memory-plan", memory_plan_, "Print the memory plan as a table instead", "");
+    options.add("--format", format_, "text, json or dot; with --memory-plan text, json or svg", "");
+    options.add("--memory-plan", memory_plan_, "Print the memory plan instead", "");
     options.add("--schedule", schedule_, "Print the nodes in stored order as a table instead", "");
     options.add("-o,--output", output_, "File to write", "stdout", FileUse::kWritten);
   }
@@ -38,7 +40,7 @@ class DumpCommand final : public Command {
     if (!model.ok()) return std::move(model.status());
     set_stage("dump");
     std::string text;
-    if (memory_plan_) text += memory_plan_text(*model);
+    if (memory_plan_) text += memory_plan(*model);
     if (schedule_) text += schedule_text(*model);
     if (!memory_plan_ && !schedule_) text = formatted(*model);
     session.result()["bytes"] = text.size();
@@ -53,23 +55,36 @@ class DumpCommand final : public Command {
  private:
   [[nodiscard]] Status check_options(const OptionSet& options) const {
     if (path_.empty()) return usage_error("an image is needed", "davit dump IMAGE");
-    if (format_ != "text" && format_ != "json" && format_ != "dot") {
-      const std::string near = nearest(format_, {"text", "json", "dot"});
-      return usage_error(fmt::format("--format: '{}' is not text, json or dot{}", format_,
+    const std::vector<std::string> formats = memory_plan_
+                                                 ? std::vector<std::string>{"text", "json", "svg"}
+                                                 : std::vector<std::string>{"text", "json", "dot"};
+    if (std::find(formats.begin(), formats.end(), format_) == formats.end()) {
+      const std::string near = nearest(format_, formats);
+      return usage_error(fmt::format("--format: '{}' is not {}, {} or {}{}{}", format_, formats[0],
+                                     formats[1], formats[2],
+                                     memory_plan_ ? ", which a memory plan has" : "",
                                      near.empty() ? "" : "; did you mean " + near + "?"));
     }
-    if ((memory_plan_ || schedule_) && options.given("--format")) {
-      return usage_error("--format does not go with --memory-plan or --schedule");
+    if (schedule_ && options.given("--format")) {
+      return usage_error("--format does not go with --schedule");
     }
     return {};
   }
 
+  [[nodiscard]] std::string memory_plan(const image::ImageModel& model) const {
+    if (format_ == "svg") return memory_plan_svg(model);
+    if (format_ == "json") return json_text(memory_plan_json(model));
+    return memory_plan_text(model);
+  }
+
   [[nodiscard]] std::string formatted(const image::ImageModel& model) const {
     if (format_ == "dot") return dot_text(model);
-    if (format_ == "json") {
-      return image_json(model).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-    }
+    if (format_ == "json") return json_text(image_json(model));
     return image::dump_text(model, all_kernel_tables());
+  }
+
+  static std::string json_text(const Json& json) {
+    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   }
 
   std::string path_, format_ = "text", output_;

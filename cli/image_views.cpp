@@ -13,6 +13,7 @@
 #include "cli/table.hpp"
 #include "exec/image.hpp"
 #include "exec/tensor_text.hpp"
+#include "lowering/memory_plan/plan_svg.hpp"
 
 namespace davit::cli {
 namespace {
@@ -173,6 +174,31 @@ std::vector<Range> live_ranges(const image::ImageModel& model) {
   return ranges;
 }
 
+struct PlannedValue {
+  uint32_t id;
+  std::string name;
+  uint64_t offset, bytes;
+  Range nodes;
+};
+// By offset.
+std::vector<PlannedValue> planned_values(const image::ImageModel& model) {
+  const std::vector<Range> ranges = live_ranges(model);
+  std::vector<PlannedValue> planned;
+  for (uint32_t i = 0; i < model.values.size(); ++i) {
+    const image::Value& value = model.values[i];
+    if (value.kind != image::ValueKind::kPlanned) continue;
+    planned.push_back({.id = i,
+                       .name = value_text(model, i),
+                       .offset = value.offset,
+                       .bytes = value.has_tensor ? value.tensor.bytes : 8,
+                       .nodes = ranges[i]});
+  }
+  std::stable_sort(
+      planned.begin(), planned.end(),
+      [](const PlannedValue& a, const PlannedValue& b) { return a.offset < b.offset; });
+  return planned;
+}
+
 }  // namespace
 
 Result<image::ImageModel> read_image(const std::string& path) {
@@ -245,14 +271,7 @@ std::string dot_text(const image::ImageModel& model) {
 }
 
 std::string memory_plan_text(const image::ImageModel& model) {
-  const std::vector<Range> ranges = live_ranges(model);
-  std::vector<uint32_t> planned;
-  for (uint32_t i = 0; i < model.values.size(); ++i) {
-    if (model.values[i].kind == image::ValueKind::kPlanned) planned.push_back(i);
-  }
-  std::stable_sort(planned.begin(), planned.end(), [&](uint32_t a, uint32_t b) {
-    return model.values[a].offset < model.values[b].offset;
-  });
+  const std::vector<PlannedValue> values = planned_values(model);
   Table table({{"value"},
                {"name", Table::Align::kLeft},
                {"type", Table::Align::kLeft},
@@ -263,16 +282,55 @@ std::string memory_plan_text(const image::ImageModel& model) {
   const auto node_text = [](uint32_t node) {
     return node == image::kNone ? std::string("-") : fmt::format("{}", node);
   };
-  for (const uint32_t id : planned) {
-    const image::Value& value = model.values[id];
-    table.add_row({fmt::format("{}", id), value_text(model, id), type_text(value),
-                   fmt::format("{}", value.offset),
-                   fmt::format("{}", value.has_tensor ? value.tensor.bytes : 8),
-                   node_text(ranges[id].first), node_text(ranges[id].last)});
+  for (const PlannedValue& value : values) {
+    table.add_row({fmt::format("{}", value.id), value.name, type_text(model.values[value.id]),
+                   fmt::format("{}", value.offset), fmt::format("{}", value.bytes),
+                   node_text(value.nodes.first), node_text(value.nodes.last)});
   }
   return fmt::format("Memory plan: arena {} bytes, alignment {}, lower bound {} bytes, {}\n{}",
                      model.arena_bytes, model.arena_alignment, model.lower_bound_bytes,
-                     format_count(planned.size(), "value"), table.to_text());
+                     format_count(values.size(), "value"), table.to_text());
+}
+
+Json memory_plan_json(const image::ImageModel& model) {
+  Json json = {{"schema", "davit.memory_plan"},
+               {"schema_version", 1},
+               {"arena_bytes", model.arena_bytes},
+               {"arena_alignment", model.arena_alignment},
+               {"lower_bound_bytes", model.lower_bound_bytes},
+               {"values", Json::array()}};
+  const auto node_json = [](uint32_t node) {
+    return node == image::kNone ? Json(nullptr) : Json(node);
+  };
+  for (const PlannedValue& value : planned_values(model)) {
+    json["values"].push_back({{"value", value.id},
+                              {"name", model.values[value.id].name},
+                              {"type", type_text(model.values[value.id])},
+                              {"offset", value.offset},
+                              {"bytes", value.bytes},
+                              {"first_node", node_json(value.nodes.first)},
+                              {"last_node", node_json(value.nodes.last)}});
+  }
+  return json;
+}
+
+std::string memory_plan_svg(const image::ImageModel& model) {
+  const std::vector<PlannedValue> values = planned_values(model);
+  const std::string title =
+      fmt::format("{}: arena {}, {}", model.provenance.source_name, format_bytes(model.arena_bytes),
+                  format_count(values.size(), "planned value"));
+  lowering::PlanPicture picture{.title = title,
+                                .arena_bytes = model.arena_bytes,
+                                .lower_bound_bytes = model.lower_bound_bytes};
+  for (const PlannedValue& value : values) {
+    if (value.nodes.first == image::kNone) continue;  // Bodies alone touch it.
+    picture.boxes.push_back({.name = value.name,
+                             .lower = value.nodes.first,
+                             .upper = uint64_t{value.nodes.last} + 1,
+                             .offset = value.offset,
+                             .size = value.bytes});
+  }
+  return lowering::plan_svg(picture);
 }
 
 std::string schedule_text(const image::ImageModel& model) {

@@ -24,6 +24,10 @@ std::string dot_text(const image::ImageModel& model);
 
 // Planned values by offset: value, name, type, offset, bytes, first and last node of Main.
 std::string memory_plan_text(const image::ImageModel& model);
+// The same for programs; docs/cli.md describes the fields.
+Json memory_plan_json(const image::ImageModel& model);
+// The same as a picture: nodes of Main to the right, addresses upwards.
+std::string memory_plan_svg(const image::ImageModel& model);
 
 // Nodes of every graph in stored order: lane, priority, stream, kernel, origin, control inputs.
 std::string schedule_text(const image::ImageModel& model);

@@ -183,6 +183,9 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
         {{"pass", refusal.pass}, {"node", refusal.node}, {"reason", refusal.reason}});
     session.detail("  {} leaves {} alone: {}\n", refusal.pass, refusal.node, refusal.reason);
   }
+  if (!report.plan_method.empty()) {
+    session.detail("  memory plan by {}\n", report.plan_method);
+  }
   session.print("Compiled in {}: {}, {} folded, {} dead, {} aliased, {} in the image\n",
                 format_time(total_seconds * 1e9), format_count(report.source_nodes, "source node"),
                 report.folded_nodes, report.dead_nodes, report.aliased_nodes, report.image_nodes);
@@ -205,6 +208,7 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                                  {"image_nodes", report.image_nodes},
                                  {"arena_bytes", report.arena_bytes},
                                  {"arena_lower_bound_bytes", report.lower_bound_bytes},
+                                 {"plan_method", report.plan_method},
                                  {"constant_bytes", report.constant_bytes},
                                  {"file_bytes", report.file_bytes},
                                  {"schedule_workers", report.schedule_workers},

@@ -91,6 +91,9 @@ std::string canonical_options(const CompileOptions& options) {
       text += " schedule-gain=" + std::to_string(options.schedule_gain);
     }
   }
+  if (options.plan_budget_ms != CompileOptions().plan_budget_ms) {
+    text += " plan-budget-ms=" + std::to_string(options.plan_budget_ms);
+  }
   for (const std::string& pass : options.disabled_passes) text += " disable-pass=" + pass;
   for (const std::string& pass : options.enabled_passes) text += " enable-pass=" + pass;
   for (const std::string& pass : options.only_passes) text += " only-pass=" + pass;
@@ -210,7 +213,9 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   report.aliased_nodes = lowered->aliased_nodes;
 
   stages.start("plan memory");
-  if (Status status = lowering::place_values(*lowered); !status.ok()) return status;
+  auto method = lowering::place_values(*lowered, options.plan_budget_ms);
+  if (!method.ok()) return std::move(method.status());
+  report.plan_method = *method;
   report_schedule(*lowered, options, report);
   for (const image::Graph& graph : model.graphs) {
     if (graph.role == image::GraphRole::kMain) report.image_nodes = uint32_t(graph.nodes.size());

@@ -40,6 +40,8 @@ struct CompileOptions {
   // It pays when it promises at most this part of the time on one worker. Executors, which measure,
   // want 5 % too.
   double schedule_gain = 0.95;
+  // Bounds the search for a smaller arena; nominal, see lowering/memory_plan/planner.hpp. 0: none.
+  uint64_t plan_budget_ms = 1000;
   // Told before each stage starts, with the seconds the last one took. May be empty.
   std::function<void(std::string_view stage)> on_stage;
   // Given the graph as the passes get it ("bind_shapes"), then after each of them (--save-passes).
@@ -64,6 +66,7 @@ struct CompileReport {
   uint32_t schedule_workers = 0;
   double schedule_ns = 0, sequential_ns = 0;
   std::string why_no_schedule;  // When more than one worker was asked for.
+  std::string_view plan_method;  // See lowering::Plan; empty when nothing was planned.
 };
 
 struct CompiledImage {

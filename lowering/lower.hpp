@@ -9,13 +9,14 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.hpp"
 #include "ir/module.hpp"
 #include "lowering/image/image_model.hpp"
+#include "lowering/memory_plan/planner.hpp"
 #include "lowering/parallel_planner.hpp"
-#include "lowering/planner.hpp"
 #include "lowering/schedule/planner.hpp"
 
 namespace davit::lowering {
@@ -60,7 +61,8 @@ bool needs_dynamic_lowering(const ir::Module& module);
 // copies on one stream, DeInit undoes Init. `soc` as in "910B2".
 Result<Lowered> lower_ascend(const ir::Module& module, const std::string& soc);
 
-// Gives planned values their offsets and the model its arena.
-Status place_values(Lowered& lowered);
+// Gives planned values their offsets and the model its arena. Returns what made the plan
+// (Plan::method); empty when there is nothing to plan. The budget is that of CompileOptions.
+Result<std::string_view> place_values(Lowered& lowered, uint64_t plan_budget_ms);
 
 }  // namespace davit::lowering

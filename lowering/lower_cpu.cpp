@@ -315,8 +315,10 @@ Result<Lowered> lower_cpu(const ir::Module& module, const ScheduleRequest& reque
   return CpuLowering(module, *prepared).run(request);
 }
 
-Status place_values(Lowered& lowered) {
-  const PlanOptions options{.alignment = lowered.model.arena_alignment};
+Result<std::string_view> place_values(Lowered& lowered, uint64_t plan_budget_ms) {
+  if (lowered.intervals.empty()) return std::string_view();
+  const PlanOptions options{.alignment = lowered.model.arena_alignment,
+                            .search_steps = plan_budget_ms * kSearchStepsPerMs};
   auto plan = lowered.schedule
                   ? plan_parallel_memory(lowered.intervals, lowered.accesses,
                                          schedule::RunOrder(*lowered.schedule), options)
@@ -332,7 +334,7 @@ Status place_values(Lowered& lowered) {
   const uint64_t alignment = lowered.model.arena_alignment;
   lowered.model.arena_bytes = (end + alignment - 1) & ~(alignment - 1);
   lowered.model.lower_bound_bytes = std::min(plan->lower_bound_bytes, lowered.model.arena_bytes);
-  return {};
+  return plan->method;
 }
 
 }  // namespace davit::lowering

@@ -37,8 +37,8 @@ class ParallelPacking {
             std::pair(&ParallelPacking::size, "largest first"),
             std::pair(&ParallelPacking::birth, "in the order of the image")}) {
         Plan plan = place(sorted_by(key), best_fit);
-        plan.heuristic = name;
-        if (best.heuristic.empty() || plan.arena_bytes < best.arena_bytes) best = std::move(plan);
+        plan.method = name;
+        if (best.method.empty() || plan.arena_bytes < best.arena_bytes) best = std::move(plan);
         if (best.arena_bytes == bound) return best;
       }
     }

@@ -6,7 +6,7 @@
 // for the order of the image, which is one of them.
 //
 // Threads  Pure functions.
-// Trust    As planner.hpp. exec/verify_schedule.cpp proves the result again, from the image alone.
+// Trust    As memory_plan/planner.hpp. exec/verify_schedule.cpp proves the result again, from the image alone.
 // Memory   Results own their data. Time grows with the square of the number of values.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "lowering/planner.hpp"
+#include "lowering/memory_plan/planner.hpp"
 #include "lowering/schedule/run_order.hpp"
 
 namespace davit::lowering {

@@ -10,7 +10,7 @@ import unittest
 import tool
 from tool import davit
 
-COMMANDS = ["compile", "run", "bench", "dump", "verify", "doctor", "version"]
+COMMANDS = ["compile", "run", "bench", "dump", "plan", "verify", "doctor", "version"]
 
 
 class FrameTest(tool.ToolTest):
@@ -50,7 +50,7 @@ class FrameTest(tool.ToolTest):
         self.check_failed(davit(), 2, "usage", "a sub-command is needed")
 
     def test_missing_and_superfluous_arguments(self):
-        for command in ["compile", "run", "bench", "dump", "verify"]:
+        for command in ["compile", "run", "bench", "dump", "plan", "verify"]:
             self.assertEqual(davit(command).code, 2)
         self.check_failed(davit("verify", "a", "b"), 2, "usage", "unexpected argument 'b'")
         self.check_failed(davit("verify", "--json=", "a"), 2, "usage", "--json needs a value")

@@ -28,8 +28,8 @@ ImageModel lower(davit::ir::Module module, DvtTarget target) {
   auto lowered = target == DVT_TARGET_CPU ? davit::lowering::lower_cpu(module)
                                           : davit::lowering::lower_ascend(module, "910B2");
   REQUIRE_MESSAGE(lowered.ok(), lowered.status().to_string());
-  const davit::Status placed = davit::lowering::place_values(*lowered);
-  REQUIRE_MESSAGE(placed.ok(), placed.to_string());
+  const auto placed = davit::lowering::place_values(*lowered, 0);
+  REQUIRE_MESSAGE(placed.ok(), placed.status().to_string());
   const auto written = davit::image::write_image(lowered->model);
   REQUIRE_MESSAGE(written.ok(), written.status().to_string());
   return std::move(lowered->model);

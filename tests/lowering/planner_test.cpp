@@ -1,4 +1,4 @@
-#include "lowering/planner.hpp"
+#include "lowering/memory_plan/planner.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,10 +10,11 @@
 #include <sstream>
 #include <string>
 
-#include "lowering/packing.hpp"
+#include "lowering/memory_plan/packing.hpp"
 
 using davit::lowering::check_plan;
 using davit::lowering::Interval;
+using davit::lowering::kSearchStepsPerMs;
 using davit::lowering::lower_bound;
 using davit::lowering::plan_memory;
 using davit::lowering::PlanOptions;
@@ -23,7 +24,7 @@ namespace {
 std::vector<Interval> read_csv(const std::string& name) {
   const char* folder = std::getenv("DAVIT_TEST_DATA");
   REQUIRE_MESSAGE(folder != nullptr, "run by meson, or set DAVIT_TEST_DATA to tests/data");
-  std::ifstream file(std::string(folder) + "/intervals/" + name + ".csv");
+  std::ifstream file(std::string(folder) + "/" + name + ".csv");
   std::string line;
   REQUIRE(std::getline(file, line));
   REQUIRE(line == "id,lower,upper,size");
@@ -73,12 +74,41 @@ TEST_CASE("plans of real networks reach the lower bound") {
   for (const std::string name : {"ch_PP-OCRv4_det", "minilm_l6_static", "mlsd_320_tiny",
                                  "mobilenet_v2", "resnet18", "squeezenet1_1"}) {
     CAPTURE(name);
-    const auto intervals = read_csv(name);
+    const auto intervals = read_csv("intervals/" + name);
     const auto plan = plan_memory(intervals);
     REQUIRE(plan.ok());
     CHECK(plan->arena_bytes == plan->lower_bound_bytes);
     CHECK(is_valid(intervals, plan->offsets, plan->arena_bytes));
   }
+}
+
+TEST_CASE("the challenging instances of MiniMalloc fit its capacity") {
+  for (const char letter : std::string("ABCDEFGHIJK")) {
+    CAPTURE(letter);
+    const auto intervals = read_csv(std::string("minimalloc/") + letter + ".1048576");
+    const uint64_t capacity = 1'048'576;
+    const auto plan =
+        plan_memory(intervals, {.search_steps = 20'000 * kSearchStepsPerMs, .capacity = capacity});
+    REQUIRE(plan.ok());
+    CHECK(plan->arena_bytes <= capacity);
+    CHECK(plan->proven_bound_bytes <= plan->arena_bytes);
+    CHECK(is_valid(intervals, plan->offsets, plan->arena_bytes));
+  }
+}
+
+TEST_CASE("a plan depends on the steps allowed and on nothing else") {
+  const auto intervals = read_csv("minimalloc/J.1048576");
+  PlanOptions options{.search_steps = 0};
+  const auto heuristic = plan_memory(intervals, options);
+  options.search_steps = 100 * kSearchStepsPerMs;
+  const auto first = plan_memory(intervals, options);
+  const auto again = plan_memory(intervals, options);
+  REQUIRE(heuristic.ok());
+  REQUIRE(first.ok());
+  REQUIRE(again.ok());
+  CHECK(first->arena_bytes < heuristic->arena_bytes);
+  CHECK(first->method == "search");
+  CHECK(first->offsets == again->offsets);
 }
 
 TEST_CASE("random plans are valid, repeatable and near the bound") {
@@ -114,6 +144,7 @@ TEST_CASE("each heuristic alone makes valid packings") {
   };
   Budget budget(1'000'000'000);
   check(pack_in_time(problem));
+  check(pack_back_in_time(problem));
   check(pack_skyline(problem, budget));
   for (const bool best_fit : {false, true}) {
     check(pack_in_order(problem, order_by_size(problem), best_fit, budget));

@@ -1,4 +1,4 @@
-#include "lowering/packing.hpp"
+#include "lowering/memory_plan/packing.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -8,6 +8,8 @@
 #include <set>
 #include <tuple>
 #include <utility>
+
+#include "lowering/memory_plan/placed_blocks.hpp"
 
 namespace davit::lowering {
 namespace {
@@ -69,49 +71,6 @@ class Holes {
   std::map<uint64_t, uint64_t> by_offset_;
   std::set<std::pair<uint64_t, uint64_t>> by_size_;
   uint64_t height_ = 0;
-};
-
-// The placed blocks of a problem, to enumerate those that live together with a new one. A complete
-// binary tree over the blocks' indices; node k has children 2k and 2k + 1 and holds the latest
-// `upper` of the placed blocks below it, 0 for none.
-class PlacedBlocks {
- public:
-  explicit PlacedBlocks(const std::vector<Block>& blocks) : blocks_(blocks) {
-    while (leaves_ < blocks.size()) leaves_ *= 2;
-    latest_.assign(2 * leaves_, 0);
-  }
-
-  void place(uint32_t index) {
-    for (size_t node = leaves_ + index; node > 0; node /= 2) {
-      latest_[node] = std::max(latest_[node], blocks_[index].upper);
-    }
-  }
-
-  // Calls visit(index) for each placed block that lives together with `block`.
-  template <class Visit>
-  void for_each_overlap(const Block& block, Visit visit) const {
-    descend(1, 0, leaves_, block, visit);
-  }
-
- private:
-  template <class Visit>
-  void descend(size_t node, size_t begin, size_t count, const Block& block, Visit& visit) const {
-    // Blocks are sorted by lower: nothing at or after `begin` is earlier than blocks_[begin].
-    if (latest_[node] <= block.lower || begin >= blocks_.size() ||
-        blocks_[begin].lower >= block.upper) {
-      return;
-    }
-    if (count == 1) {
-      visit(uint32_t(begin));
-      return;
-    }
-    descend(2 * node, begin, count / 2, block, visit);
-    descend(2 * node + 1, begin + count / 2, count / 2, block, visit);
-  }
-
-  const std::vector<Block>& blocks_;
-  size_t leaves_ = 1;
-  std::vector<uint32_t> latest_;
 };
 
 // The unplaced blocks of pack_skyline(): the longest-lived within a stretch of time. A tree as
@@ -276,6 +235,18 @@ std::vector<uint32_t> order_by(const Problem& problem, Key key) {
 
 }  // namespace
 
+uint64_t granularity(const Problem& problem) {
+  uint64_t unit = 0;
+  for (const Block& block : problem.blocks) {
+    unit = std::gcd(unit, block.size);
+    if (block.fixed != Block::kFree) unit = std::gcd(unit, block.fixed);
+  }
+  for (const Block& block : problem.blocks) {
+    if (unit % block.alignment != 0) unit = std::gcd(unit, block.alignment);
+  }
+  return unit;
+}
+
 Packing pack_in_time(const Problem& problem) {
   const auto& blocks = problem.blocks;
   Packing packing;
@@ -297,10 +268,46 @@ Packing pack_in_time(const Problem& problem) {
   return packing;
 }
 
+Packing pack_back_in_time(const Problem& problem) {
+  std::vector<uint32_t> index(problem.blocks.size());
+  std::iota(index.begin(), index.end(), 0);
+  const auto backwards = [&](const Block& block) {
+    Block turned = block;
+    turned.lower = problem.time_count - block.upper;
+    turned.upper = problem.time_count - block.lower;
+    return turned;
+  };
+  std::stable_sort(index.begin(), index.end(), [&](uint32_t a, uint32_t b) {
+    const Block x = backwards(problem.blocks[a]);
+    const Block y = backwards(problem.blocks[b]);
+    return std::tuple(x.lower, x.upper, y.size) < std::tuple(y.lower, y.upper, x.size);
+  });
+  Problem turned{.blocks = {}, .time_count = problem.time_count};
+  for (const uint32_t i : index) turned.blocks.push_back(backwards(problem.blocks[i]));
+  const Packing packing = pack_in_time(turned);
+  Packing out{.offsets = std::vector<uint64_t>(index.size()), .height = packing.height};
+  for (size_t i = 0; i < index.size(); ++i) out.offsets[index[i]] = packing.offsets[i];
+  return out;
+}
+
+uint64_t count_pairs(const Problem& problem) {
+  std::vector<uint32_t> deaths;
+  for (const Block& block : problem.blocks) deaths.push_back(block.upper);
+  std::sort(deaths.begin(), deaths.end());
+  uint64_t pairs = 0;
+  size_t dead = 0;
+  for (size_t i = 0; i < problem.blocks.size(); ++i) {
+    while (deaths[dead] <= problem.blocks[i].lower) ++dead;
+    pairs += i - dead + 1;
+  }
+  return pairs;
+}
+
 std::optional<Packing> pack_in_order(const Problem& problem, std::span<const uint32_t> order,
                                      bool best_fit, Budget& budget) {
   const auto& blocks = problem.blocks;
   assert(order.size() == blocks.size());
+  if (!budget.spend(count_pairs(problem))) return std::nullopt;
   Packing packing;
   packing.offsets.resize(blocks.size());
   PlacedBlocks placed(blocks);
@@ -311,7 +318,6 @@ std::optional<Packing> pack_in_order(const Problem& problem, std::span<const uin
     placed.for_each_overlap(block, [&](uint32_t other) {
       taken.emplace_back(packing.offsets[other], packing.offsets[other] + blocks[other].size);
     });
-    if (!budget.spend(taken.size() + 1)) return std::nullopt;
     std::sort(taken.begin(), taken.end());
     uint64_t top = 0;  // End of what is below the current gap.
     uint64_t chosen = UINT64_MAX;

@@ -3,12 +3,14 @@
 // A block is an interval of the planner with its size rounded to the alignment and its times
 // squeezed to [0, time_count), so that the structures below can be arrays. Blocks are sorted by
 // (lower, upper, size descending), which makes results independent of the order of equal values.
+// The heuristics know nothing of alignments beyond that of sizes, nor of fixed offsets.
 //
 // Threads  Pure functions.
 // Memory   Results own their data. Sums of sizes fit 63 bits (lower_bound() has checked).
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -17,14 +19,22 @@
 namespace davit::lowering {
 
 struct Block {
-  uint32_t lower, upper;  // Live in [lower, upper).
-  uint64_t size;          // > 0.
+  static constexpr uint64_t kFree = std::numeric_limits<uint64_t>::max();
+
+  uint32_t lower, upper;   // Live in [lower, upper).
+  uint64_t size;           // > 0.
+  uint64_t alignment = 1;  // Of the offset, where sizes do not see to it; a power of two.
+  uint64_t fixed = kFree;  // The only offset allowed.
 };
 
 struct Problem {
   std::vector<Block> blocks;  // Sorted, see above.
   uint32_t time_count = 0;
 };
+
+// A divisor of all offsets and tops worth a look, as large as is easy to tell; 0 for no blocks.
+// Alignments that it does not see to are multiples of it.
+uint64_t granularity(const Problem& problem);
 
 struct Packing {
   std::vector<uint64_t> offsets;  // One per block.
@@ -53,11 +63,17 @@ class Budget {
 // Plays an allocator through time: at each step frees what dies, then gives each block that is born
 // the smallest hole that fits. O(n log n).
 Packing pack_in_time(const Problem& problem);
+// The same with time running backwards.
+Packing pack_back_in_time(const Problem& problem);
 
 // Places blocks in the given order, each in the lowest gap that the blocks placed before it leave
-// (or, with best_fit, in the tightest). O(pairs that live together).
+// (or, with best_fit, in the tightest). O(pairs that live together), see count_pairs(); gives up
+// before it starts when the budget does not allow for these.
 std::optional<Packing> pack_in_order(const Problem& problem, std::span<const uint32_t> order,
                                      bool best_fit, Budget& budget);
+
+// The steps of pack_in_order(): pairs that live together, and blocks. O(n log n).
+uint64_t count_pairs(const Problem& problem);
 
 // Orders for pack_in_order().
 std::vector<uint32_t> order_by_size(const Problem& problem);      // Largest first.
