@@ -41,7 +41,6 @@ const char* lane_name(uint32_t lane) {
 
 void Profiler::observe(void* user, const DvtNodeEvent* event) {
   auto& self = *static_cast<Profiler*>(user);
-  if (self.trace_ != nullptr) exec::ExecutionTrace::observe(self.trace_, event);
   if (self.watchdog_ != nullptr) self.watchdog_->note(event->origin, event->op);
   // The time of a body is that of the node that runs it.
   if (event->body != DVT_NO_INDEX) return;

@@ -14,7 +14,6 @@
 #include "cli/session.hpp"
 #include "cli/watchdog.hpp"
 #include "davit/davit.h"
-#include "exec/execution_trace.hpp"
 
 namespace davit::cli {
 
@@ -30,10 +29,9 @@ struct NodeProfile {
 
 class Profiler {
  public:
-  // `simulated`: the device is a model, which shows in the times. The others may be null; they are
+  // `simulated`: the device is a model, which shows in the times. The watchdog may be null; it is
   // told of every node.
-  Profiler(bool simulated, exec::ExecutionTrace* trace, Watchdog* watchdog)
-      : simulated_(simulated), trace_(trace), watchdog_(watchdog) {}
+  Profiler(bool simulated, Watchdog* watchdog) : simulated_(simulated), watchdog_(watchdog) {}
 
   // A DvtNodeObserver; user is the Profiler.
   static void observe(void* user, const DvtNodeEvent* event);
@@ -53,7 +51,6 @@ class Profiler {
   [[nodiscard]] double per_run(int64_t nanoseconds) const;
 
   bool simulated_;
-  exec::ExecutionTrace* trace_;
   Watchdog* watchdog_;
   std::vector<NodeProfile> nodes_;  // By node index of Main.
   uint64_t runs_ = 0;

@@ -25,6 +25,7 @@
 #include "cli/tensors.hpp"
 #include "cli/test_data.hpp"
 #include "cli/watchdog.hpp"
+#include "exec/execution_trace.hpp"
 #include "npu_model/trace.hpp"
 
 namespace davit::cli {
@@ -47,6 +48,12 @@ class RunCommand final : public Command {
 
  private:
   Status check_options(OptionSet& options);
+  // When it is the time of --timeout that is up, says so in the words of the watchdog.
+  [[nodiscard]] Status watched(Status status) const {
+    const bool ours =
+        watchdog_ != nullptr && status.code() == DVT_TIMEOUT && watchdog_->seconds_left() <= 0;
+    return ours ? watchdog_->failure() : std::move(status);
+  }
   // Runs `iterations_` times on `inputs`; the first run's time apart.
   Status execute(Session& session, Runner& runner, std::span<const HostTensor> inputs);
   Status run_test_sets(Session& session, Runner& runner);
@@ -58,6 +65,7 @@ class RunCommand final : public Command {
   Status report_device(Session& session);
   // Writes the inputs, and the values of the nodes that --dump-nodes matches, to --dump-dir.
   Status dump_nodes(Session& session, Runner& runner, std::span<const HostTensor> inputs);
+  Status record_trace(Runner& runner);
   Status write_trace();
 
   ExecutionArguments execution_;
@@ -177,11 +185,11 @@ Status RunCommand::execute(Session& session, Runner& runner, std::span<const Hos
   if (!status.ok()) return status;
   set_stage("run");
   std::vector<double> times_ns;
-  Profiler watched(device_.npu != nullptr, /*trace=*/nullptr, watchdog_);
   for (uint64_t i = 0; i < iterations_; ++i) {
-    auto time_ns =
-        watchdog_ != nullptr ? runner.run_observed(&Profiler::observe, &watched) : runner.run();
-    if (!time_ns.ok()) return std::move(time_ns.status());
+    auto time_ns = watchdog_ == nullptr ? runner.run()
+                                        : runner.run_limited(watchdog_->seconds_left(),
+                                                             &Watchdog::observe, watchdog_);
+    if (!time_ns.ok()) return watched(std::move(time_ns.status()));
     times_ns.push_back(*time_ns);
   }
   report_schedule(session, runner.schedule());
@@ -332,15 +340,13 @@ Status RunCommand::dump_nodes(Session& session, Runner& runner,
 Status RunCommand::observe(Session& session, Runner& runner) {
   if (!profile_ && profile_csv_.empty() && trace_.empty()) return {};
   set_stage("profile");
-  if (!trace_.empty()) execution_trace_.emplace(*model_.image, /*executor_id=*/1);
-  profiler_.emplace(device_.npu != nullptr, execution_trace_ ? &*execution_trace_ : nullptr,
-                    watchdog_);
-  for (uint64_t i = 0; i < iterations_; ++i) {
-    if (execution_trace_) execution_trace_->begin_run();
-    auto time_ns = runner.run_observed(&Profiler::observe, &*profiler_);
-    if (execution_trace_) execution_trace_->end_run(time_ns.status().code());
-    if (!time_ns.ok()) return std::move(time_ns.status());
-    profiler_->end_run();
+  if (profile_ || !profile_csv_.empty()) {
+    profiler_.emplace(device_.npu != nullptr, watchdog_);
+    for (uint64_t i = 0; i < iterations_; ++i) {
+      auto time_ns = runner.run_observed(&Profiler::observe, &*profiler_);
+      if (!time_ns.ok()) return std::move(time_ns.status());
+      profiler_->end_run();
+    }
   }
   if (profile_) profiler_->report(session, execution_.top());
   if (!profile_csv_.empty()) {
@@ -349,9 +355,23 @@ Status RunCommand::observe(Session& session, Runner& runner) {
     session.log("wrote profile to {}\n", profile_csv_);
   }
   if (trace_.empty()) return {};
-  Status status = write_trace();
+  Status status = record_trace(runner);
+  if (status.ok()) status = write_trace();
   if (status.ok()) session.log("wrote trace to {}; open it at ui.perfetto.dev\n", trace_);
   return status;
+}
+
+// As scheduled: the observer is called by all workers, each of whom has a row.
+Status RunCommand::record_trace(Runner& runner) {
+  execution_trace_.emplace(*model_.image, /*executor_id=*/1, runner.schedule().workers);
+  for (uint64_t i = 0; i < iterations_; ++i) {
+    execution_trace_->begin_run();
+    const double seconds = watchdog_ == nullptr ? -1 : watchdog_->seconds_left();
+    auto time_ns = runner.run_limited(seconds, &exec::ExecutionTrace::observe, &*execution_trace_);
+    execution_trace_->end_run(time_ns.status().code(), runner.schedule());
+    if (!time_ns.ok()) return watched(std::move(time_ns.status()));
+  }
+  return {};
 }
 
 Status RunCommand::write_trace() {
@@ -378,7 +398,7 @@ Status RunCommand::run(Session& session, OptionSet& options) {
   Watchdog watchdog(session, execution_.timeout_seconds());
   if (execution_.timeout_seconds() > 0) {
     watchdog_ = &watchdog;
-    session.log("runs are observed because of --timeout: times include the observer\n");
+    session.log("runs look at the clock and are observed because of --timeout\n");
   }
   auto model = execution_.open(session, options);
   if (!model.ok()) return std::move(model.status());

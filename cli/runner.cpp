@@ -78,6 +78,21 @@ Result<double> Runner::run_observed(DvtNodeObserver observer, void* user) {
   return end - begin;
 }
 
+Result<double> Runner::run_limited(double seconds, DvtNodeObserver observer, void* user) {
+  DvtRunOptions options;
+  dvt_run_options_init(&options);
+  options.timeout_us = seconds < 0 ? -1 : static_cast<int64_t>(seconds * 1e6);
+  options.observer = observer;
+  options.observer_user = user;
+  DvtError error{};
+  const double begin = now_ns();
+  const DvtCode code = dvt_executor_run_with(executor_.get(), &options, &error);
+  const double end = now_ns();
+  if (code != DVT_OK) return status_of(error);
+  if (Status status = fetch_outputs(); !status.ok()) return status;
+  return end - begin;
+}
+
 Status Runner::fetch_outputs() {
   DvtError error{};
   for (uint32_t i = 0; i < outputs_.size(); ++i) {

@@ -36,6 +36,9 @@ class Runner {
   // Runs Main once and returns the nanoseconds it took.
   Result<double> run();
   Result<double> run_observed(DvtNodeObserver observer, void* user);
+  // As run(), by the schedule; ends with DVT_TIMEOUT after `seconds` (negative: never). The
+  // observer is called by all workers.
+  Result<double> run_limited(double seconds, DvtNodeObserver observer, void* user);
   // Unload, with its errors.
   Status unload();
 

@@ -2,17 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
+#include "cli/model.hpp"
 #include "cli/stage.hpp"
 
 namespace davit::cli {
 
-Watchdog::Watchdog(Session& session, double seconds) : session_(session) {
+namespace {
+
+// What a run that looks at the deadline may take to see it and say so.
+constexpr double kGraceSeconds = 0.5;
+
+}  // namespace
+
+Watchdog::Watchdog(Session& session, double seconds)
+    : session_(session), seconds_(seconds), end_ns_(now_ns() + seconds * 1e9) {
   if (seconds <= 0) return;
   // Signals go to the main thread, which may be holding them back.
   const SignalsHeld inherited;
-  thread_ = std::thread([this, seconds] { wait(seconds); });
+  thread_ = std::thread([this] { wait(); });
 }
 
 Watchdog::~Watchdog() {
@@ -25,24 +35,28 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-void Watchdog::wait(double seconds) {
-  std::unique_lock lock(mutex_);
-  const bool disarmed = disarmed_signal_.wait_for(lock, std::chrono::duration<double>(seconds),
-                                                  [this] { return disarmed_; });
-  if (!disarmed) fire(seconds);
+double Watchdog::seconds_left() const {
+  return std::max(end_ns_ - now_ns(), 0.0) / 1e9;
 }
 
-void Watchdog::fire(double seconds) {
-  const char* origin = last_origin_.load(std::memory_order_acquire);
+void Watchdog::wait() {
+  std::unique_lock lock(mutex_);
+  const std::chrono::duration<double> patience(seconds_ + kGraceSeconds);
+  const bool disarmed = disarmed_signal_.wait_for(lock, patience, [this] { return disarmed_; });
+  if (!disarmed) session_.finish_now(failure());
+}
+
+Status Watchdog::failure() {
+  while (noting_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
   ErrorDetail detail{.code = DVT_TIMEOUT,
-                     .message = fmt::format("not done after {} s (--timeout)", seconds)};
-  if (origin != nullptr) {
-    detail.hint = fmt::format("the node that completed last is {} ({})", origin,
-                              last_op_.load(std::memory_order_relaxed));
+                     .message = fmt::format("not done after {} s (--timeout)", seconds_)};
+  if (last_origin_ != nullptr) {
+    detail.hint = fmt::format("the node that completed last is {} ({})", last_origin_, last_op_);
   } else {
     detail.hint = "no node has completed, or the run was not observed";
   }
-  session_.finish_now(Status(std::move(detail)));
+  noting_.clear(std::memory_order_release);
+  return Status(std::move(detail));
 }
 
 }  // namespace davit::cli

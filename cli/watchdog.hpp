@@ -1,6 +1,9 @@
 // watchdog.hpp: ends the process with exit code 6 when a deadline passes.
 //
-// Threads  One thread of its own while armed. note() may be called by any one thread.
+// A run that is given the same deadline ends by itself, with an error that names the next node. The
+// watchdog is for what does not look at deadlines: it waits a little longer.
+//
+// Threads  One thread of its own while armed. note() may be called by any thread.
 // Memory   Borrows the session. Must be gone before the main thread calls Session::finish().
 #pragma once
 
@@ -11,30 +14,46 @@
 #include <thread>
 
 #include "cli/session.hpp"
+#include "davit/davit.h"
 
 namespace davit::cli {
 
 class Watchdog {
  public:
-  // Armed at once; seconds <= 0: never fires and has no thread.
+  // Armed at once, and fires some time after `seconds`; <= 0: never, and has no thread.
   Watchdog(Session& session, double seconds);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
 
-  // The node that completed last, for the report. Strings must live as long as the watchdog.
+  // What is left of them; not negative.
+  [[nodiscard]] double seconds_left() const;
+  // That they are up, and which node completed last.
+  [[nodiscard]] Status failure();
+
+  // The node that completed last, for the report. Strings must live as long as the watchdog. Who
+  // comes while another thread is here is not noted.
   void note(const char* origin, const char* op) {
-    last_op_.store(op, std::memory_order_relaxed);
-    last_origin_.store(origin, std::memory_order_release);  // Pairs with fire().
+    if (noting_.test_and_set(std::memory_order_acquire)) return;
+    last_op_ = op;
+    last_origin_ = origin;
+    noting_.clear(std::memory_order_release);
+  }
+
+  // A DvtNodeObserver; user is the Watchdog.
+  static void observe(void* user, const DvtNodeEvent* event) {
+    static_cast<Watchdog*>(user)->note(event->origin, event->op);
   }
 
  private:
-  void wait(double seconds);
-  [[noreturn]] void fire(double seconds);
+  void wait();
 
   Session& session_;
-  std::atomic<const char*> last_origin_{nullptr};
-  std::atomic<const char*> last_op_{nullptr};
+  const double seconds_;
+  const double end_ns_;
+  std::atomic_flag noting_ = ATOMIC_FLAG_INIT;  // Guards the names.
+  const char* last_origin_ = nullptr;
+  const char* last_op_ = nullptr;
   std::mutex mutex_;
   std::condition_variable disarmed_signal_;
   bool disarmed_ = false;

@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <ctime>
 
 #include "base/dtype.hpp"
+#include "exec/mt_topo/pool.hpp"
 #include "exec/tensor_text.hpp"
 
 namespace davit::exec {
@@ -49,34 +51,59 @@ std::string with_suffix(const std::string& path, const std::string& suffix) {
   return path.substr(0, at) + suffix + path.substr(at);
 }
 
+const char* schedule_name(uint32_t schedule) {
+  switch (schedule) {
+    case DVT_SCHEDULE_PLANNED:
+      return "planned";
+    case DVT_SCHEDULE_DYNAMIC:
+      return "dynamic";
+    default:
+      return "sequential";
+  }
+}
+
 }  // namespace
 
-ExecutionTrace::ExecutionTrace(const DvtImage& image, uint32_t executor_id, Limits limits)
-    : image_(share_image(image)), executor_id_(executor_id), limits_(limits) {
-  events_.reserve(limits.events);
+ExecutionTrace::ExecutionTrace(const DvtImage& image, uint32_t executor_id, Limits limits,
+                               uint32_t workers)
+    : image_(share_image(image)),
+      executor_id_(executor_id),
+      limits_(limits),
+      workers_(std::max(workers, 1U)) {
+  for (Worker& worker : workers_) worker.events.reserve(limits.events);
   runs_.reserve(limits.runs);
+}
+
+uint64_t ExecutionTrace::dropped_events() const {
+  uint64_t dropped = 0;
+  for (const Worker& worker : workers_) dropped += worker.dropped;
+  return dropped;
 }
 
 void ExecutionTrace::begin_run() {
   const uint64_t id = next_run_++;
   recording_ = runs_.size() < limits_.runs;
-  if (recording_) runs_.push_back({now_ns(), 0, events_.size(), id, DVT_OK});
+  if (recording_) runs_.push_back({now_ns(), 0, id, DVT_OK, DVT_SCHEDULE_SEQUENTIAL});
 }
 
-void ExecutionTrace::end_run(DvtCode code) {
+void ExecutionTrace::end_run(DvtCode code, const DvtScheduleInfo& ran) {
+  schedule_reason_ = ran.reason;
   if (!recording_) return;
   recording_ = false;
   runs_.back().end_ns = now_ns();
   runs_.back().code = code;
+  runs_.back().schedule = ran.schedule;
 }
 
 void ExecutionTrace::observe(void* self, const DvtNodeEvent* event) {
   auto& trace = *static_cast<ExecutionTrace*>(self);
-  if (!trace.recording_ || trace.events_.size() >= trace.limits_.events) {
-    ++trace.dropped_;
+  Worker& worker = trace.workers_[std::min<size_t>(event->worker, trace.workers_.size() - 1)];
+  if (!trace.recording_ || worker.events.size() >= trace.limits_.events) {
+    ++worker.dropped;
     return;
   }
-  trace.events_.push_back({event->begin_ns, event->end_ns, event->body, event->node, event->code});
+  worker.events.push_back({event->begin_ns, event->end_ns, event->body, event->node, event->code,
+                           static_cast<uint32_t>(trace.runs_.size() - 1)});
 }
 
 const GraphView& ExecutionTrace::graph_of(const Event& event) const {
@@ -119,63 +146,101 @@ void ExecutionTrace::append_node(trace::TraceWriter& writer, trace::Row row, con
 }
 
 // One arrow for each operand that another node of this run produced.
-void ExecutionTrace::append_flows(trace::TraceWriter& writer, trace::Row row, size_t first,
-                                  size_t last) const {
+void ExecutionTrace::append_flows(trace::TraceWriter& writer, uint32_t pid,
+                                  const std::vector<Seen>& seen) const {
   const ImageView& image = image_->view;
-  // A run reports nodes in the order in which they end, so the last writer seen is the producer.
-  std::vector<const Event*> producer(image.values.count, nullptr);
-  for (size_t i = first; i < last; ++i) {
-    const Event& event = events_[i];
+  // In the order in which nodes end, so the last writer seen is the producer.
+  std::vector<const Seen*> producer(image.values.count, nullptr);
+  for (const Seen& to : seen) {
+    const Event& event = *to.event;
     const GraphView& graph = graph_of(event);
     for (const uint32_t value : graph.inputs_of(event.node)) {
       if (value == kNone || producer[value] == nullptr) continue;
-      const Event& from = *producer[value];
+      const Event& from = *producer[value]->event;
       if (from.end_ns > event.begin_ns) continue;  // Of a body that the node itself ran.
       // An arrow starts at its slice's end; the end itself belongs to the next slice.
       const int64_t from_ns = from.end_ns > from.begin_ns ? from.end_ns - 1 : from.begin_ns;
-      writer.flow(row, from_ns, row, event.begin_ns);
+      writer.flow(row_of(pid, producer[value]->worker), from_ns, row_of(pid, to.worker),
+                  event.begin_ns);
     }
     for (const uint32_t value : graph.outputs_of(event.node)) {
-      if (value != kNone) producer[value] = &event;
+      if (value != kNone) producer[value] = &to;
     }
   }
 }
 
+// Worker 0 is the caller, whose row has the number of the executor.
+trace::Row ExecutionTrace::row_of(uint32_t pid, uint32_t worker) const {
+  return {pid, worker << 16 | executor_id_};
+}
+
+void ExecutionTrace::append_rows(trace::TraceWriter& writer, uint32_t pid) const {
+  const std::string id = std::to_string(executor_id_);
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    std::string name = "sequential-" + id + " (all lanes)";
+    if (workers_.size() > 1) {
+      name = "executor-" + id + " worker-" + std::to_string(worker) +
+             (worker == 0 ? " (caller, all lanes)" : " (helper, all lanes)");
+    }
+    writer.row(row_of(pid, worker), name,
+               static_cast<int32_t>(executor_id_ * mt_topo::kWorkersMax + worker));
+  }
+}
+
+// Events of each run, by the time they end.
+std::vector<std::vector<ExecutionTrace::Seen>> ExecutionTrace::events_by_run() const {
+  std::vector<std::vector<Seen>> by_run(runs_.size());
+  for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
+    for (const Event& event : workers_[worker].events) {
+      by_run[event.run].push_back({&event, worker});
+    }
+  }
+  if (workers_.size() == 1) return by_run;
+  for (std::vector<Seen>& seen : by_run) {
+    std::stable_sort(seen.begin(), seen.end(), [](const Seen& a, const Seen& b) {
+      return a.event->end_ns < b.event->end_ns;
+    });
+  }
+  return by_run;
+}
+
 void ExecutionTrace::append_to(trace::TraceWriter& writer, uint32_t pid) const {
-  const trace::Row row{pid, executor_id_};
-  writer.row(row, "sequential-" + std::to_string(executor_id_) + " (all lanes)",
-             static_cast<int32_t>(executor_id_));
+  append_rows(writer, pid);
+  const std::vector<std::vector<Seen>> events = events_by_run();
   for (size_t i = 0; i < runs_.size(); ++i) {
     const Run& run = runs_[i];
-    const size_t last = i + 1 < runs_.size() ? runs_[i + 1].first_event : events_.size();
     const uint64_t async_id = (uint64_t{executor_id_} << 32) | (run.id & UINT32_MAX);
     trace::Args args;
     args.integer("exec_id", executor_id_)
         .integer("run_id", static_cast<int64_t>(run.id))
-        .text("result", code_name(run.code));
+        .text("result", code_name(run.code))
+        .text("schedule", schedule_name(run.schedule));
     writer.async_begin(pid, async_id, "run", "run", run.begin_ns, args);
-    for (size_t event = run.first_event; event < last; ++event) {
-      append_node(writer, row, run, events_[event]);
+    for (const Seen& seen : events[i]) {
+      append_node(writer, row_of(pid, seen.worker), run, *seen.event);
     }
-    append_flows(writer, row, run.first_event, last);
+    append_flows(writer, pid, events[i]);
     writer.async_end(pid, async_id, "run", "run", run.end_ns);
   }
-  if (dropped_ > 0) {
-    writer.metadata("dropped_events_exec_" + std::to_string(executor_id_),
-                    std::to_string(dropped_));
+  const std::string id = std::to_string(executor_id_);
+  if (workers_.size() > 1) writer.metadata("schedule_exec_" + id, schedule_reason_);
+  if (const uint64_t dropped = dropped_events(); dropped > 0) {
+    writer.metadata("dropped_events_exec_" + id, std::to_string(dropped));
   }
 }
 
-std::unique_ptr<EnvironmentTrace> EnvironmentTrace::from_environment(const DvtImage& image) {
+std::unique_ptr<EnvironmentTrace> EnvironmentTrace::from_environment(const DvtImage& image,
+                                                                     uint32_t workers) {
   const char* path = std::getenv("DAVIT_TRACE");  // NOLINT(concurrency-mt-unsafe)
   if (path == nullptr || *path == '\0') return nullptr;
   static std::atomic<uint32_t> traced_executors{0};
   const uint32_t id = traced_executors.fetch_add(1, std::memory_order_relaxed) + 1;
-  return std::unique_ptr<EnvironmentTrace>(new EnvironmentTrace(image, id, path));
+  return std::unique_ptr<EnvironmentTrace>(new EnvironmentTrace(image, id, workers, path));
 }
 
-EnvironmentTrace::EnvironmentTrace(const DvtImage& image, uint32_t executor_id, std::string path)
-    : trace_(image, executor_id),
+EnvironmentTrace::EnvironmentTrace(const DvtImage& image, uint32_t executor_id, uint32_t workers,
+                                   std::string path)
+    : trace_(image, executor_id, workers),
       executor_id_(executor_id),
       path_(std::move(path)),
       owner_pid_(::getpid()) {}

@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
-#include <ctime>
+#include <utility>
 
 #include "exec/execution_trace.hpp"
+#include "exec/mt_topo/platform.hpp"
+#include "exec/mt_topo/pool.hpp"
 
 using davit::ErrorDetail;
 using davit::Result;
@@ -14,6 +17,7 @@ using davit::exec::Block;
 using davit::exec::kNone;
 using davit::exec::Layout;
 using davit::exec::Observer;
+using davit::exec::RunRequest;
 using davit::exec::StepList;
 
 namespace davit::exec {
@@ -25,28 +29,27 @@ uint64_t executor_bytes(const ImageView& image) {
 
 namespace {
 
-int64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
+using mt_topo::RealThreads;
 
-// What dvt_sequential_run_traced() calls around each step.
-struct StepObservation {
+// What is called around each node of an observed run.
+struct NodeObservation {
   const ImageView& view;
   const StepList& list;
   const Observer& observer;
   uint32_t first = 0;  // The step that the list begins with here.
-  int64_t begin_ns = 0;
+  // By worker, each on a line of its own.
+  struct alignas(64) Worker {
+    int64_t begin_ns;
+  };
+  std::array<Worker, mt_topo::kWorkersMax> workers;
 
-  static void begin(void* self, size_t /*step*/) {
-    static_cast<StepObservation*>(self)->begin_ns = now_ns();
+  static void begin(void* self, uint32_t worker, uint32_t /*node*/) {
+    static_cast<NodeObservation*>(self)->workers[worker].begin_ns = RealThreads::now_ns();
   }
 
-  static void end(void* self, size_t step, int32_t code) {
-    const int64_t end_ns = now_ns();
-    const auto& seen = *static_cast<StepObservation*>(self);
-    const auto node = static_cast<uint32_t>(step) + seen.first;
+  static void end(void* self, uint32_t worker, uint32_t node, int32_t code) {
+    const int64_t end_ns = RealThreads::now_ns();
+    const auto& seen = *static_cast<NodeObservation*>(self);
     const GraphView& graph = *seen.list.graph;
     const DvtNodeEvent event = {
         .node = node,
@@ -58,21 +61,29 @@ struct StepObservation {
         .origin = seen.view.strings[graph.origin_of(node)],
         .op = seen.view.strings[graph.op_of(node)],
         .kernel = seen.view.kernel_refs[graph.kernel[node]].name,
-        .begin_ns = seen.begin_ns,
+        .begin_ns = seen.workers[worker].begin_ns,
         .end_ns = end_ns,
         .context = static_cast<const DvtContext*>(seen.list.steps[node].ctx),
+        .worker = worker,
+        .reserved = 0,
     };
     seen.observer.call(seen.observer.user, &event);
+  }
+
+  // For dvt_sequential_run_traced().
+  static void begin_step(void* self, size_t step) { begin(self, 0, static_cast<uint32_t>(step)); }
+  static void end_step(void* self, size_t step, int32_t code) {
+    end(self, 0, static_cast<uint32_t>(step) + static_cast<NodeObservation*>(self)->first, code);
   }
 };
 
 }  // namespace
 
 size_t run_observed(const ImageView& view, const StepList& list, const Observer& observer,
-                    uint32_t first, int32_t* code) {
-  StepObservation seen{view, list, observer, first};
-  const DvtStepTrace trace = {StepObservation::begin, StepObservation::end, &seen};
-  return dvt_sequential_run_traced(list.steps + first, list.count - first, &trace, code);
+                    uint32_t first, const DvtStepCheck* check, int32_t* code) {
+  NodeObservation seen{view, list, observer, first, {}};
+  const DvtStepTrace trace = {NodeObservation::begin_step, NodeObservation::end_step, &seen};
+  return dvt_sequential_run_traced(list.steps + first, list.count - first, &trace, check, code);
 }
 
 }  // namespace davit::exec
@@ -117,7 +128,9 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   if (!parallel.ok()) return std::move(parallel.status());
   executor->parallel_ = std::move(*parallel);
   if (Status status = executor->load(); !status.ok()) return status;
-  executor->trace_ = davit::exec::EnvironmentTrace::from_environment(image);
+  DvtScheduleInfo info;
+  executor->schedule(info);
+  executor->trace_ = davit::exec::EnvironmentTrace::from_environment(image, info.workers);
   return executor;
 }
 
@@ -145,7 +158,7 @@ Status DvtExecutor::check_bodies() const {
 
 Status DvtExecutor::load() {
   if (Status status = check_bodies(); !status.ok()) return status;
-  Status status = run_steps(init_, DVT_STAGE_LOAD, nullptr);
+  Status status = run_steps(init_, DVT_STAGE_LOAD, {});
   loaded_ = status.ok();
   if (!loaded_ && runtime_->device != nullptr) {
     // The failure of Init is the one to report.
@@ -166,64 +179,95 @@ Status DvtExecutor::unload() {
     if (status.ok()) status = std::move(next);
   };
   if (runtime_->device != nullptr) keep_first(synchronise_all(DVT_STAGE_UNLOAD));
-  keep_first(run_steps(deinit_, DVT_STAGE_UNLOAD, nullptr));
+  keep_first(run_steps(deinit_, DVT_STAGE_UNLOAD, {}));
   if (runtime_->device != nullptr) keep_first(reclaim_all());
   host_memory_.reset();
   return status;
 }
 
-Status DvtExecutor::run() {
+Status DvtExecutor::run(const RunRequest& request) {
   if (!ready_) {
     if (Status status = check_bindings(); !status.ok()) return status;
   }
-  if (trace_ != nullptr) {
-    trace_->begin_run();
-    const Observer observer = trace_->observer();
-    Status status = run_main(&observer);
-    trace_->end_run(status.code());
-    return status;
-  }
-  return run_main(nullptr);
-}
-
-Status DvtExecutor::run_observed(Observer observer) {
-  if (!ready_) {
-    if (Status status = check_bindings(); !status.ok()) return status;
-  }
-  return run_main(&observer);
+  if (trace_ == nullptr || request.observer != nullptr) return run_main(request);
+  const Observer observer = trace_->observer();
+  RunRequest traced = request;
+  traced.observer = &observer;
+  trace_->begin_run();
+  Status status = run_main(traced);
+  DvtScheduleInfo ran;
+  schedule(ran);
+  trace_->end_run(status.code(), ran);
+  return status;
 }
 
 // Not for graphs with devices, bodies or dynamic shapes: exec/parallel.cpp refuses them.
-Status DvtExecutor::run_main_parallel() {
+Status DvtExecutor::run_main_parallel(const RunRequest& request) {
   runtime_->node_count = main_.count;
-  const davit::mt_topo::Outcome outcome = parallel_.run();
+  davit::mt_topo::Outcome outcome;
+  if (request.observer == nullptr) {
+    outcome = parallel_.run(request.control, nullptr);
+  } else {
+    using davit::exec::NodeObservation;
+    NodeObservation seen{view_, main_, *request.observer, 0, {}};
+    const davit::mt_topo::RunObserver observer = {NodeObservation::begin, NodeObservation::end,
+                                                  &seen};
+    outcome = parallel_.run(request.control, &observer);
+  }
   has_run_ = outcome.code == DVT_OK;
-  return has_run_ ? Status() : node_error(main_, outcome.node, outcome.code, DVT_STAGE_RUN);
+  if (has_run_) return {};
+  if (outcome.node == davit::mt_topo::kNoNode) return limit_error(outcome.code);
+  return node_error(main_, outcome.node, outcome.code, DVT_STAGE_RUN);
 }
 
-Status DvtExecutor::run_main(const Observer* observer) {
-  if (parallel_.active() && observer == nullptr) return run_main_parallel();
+Status DvtExecutor::run_main(const RunRequest& request) {
+  if (parallel_.active() && !request.in_order) return run_main_parallel(request);
   const uint32_t first = shapes_valid_ ? main_.graph->shape_nodes : 0;
-  Status status = runtime_->device != nullptr ? run_main_on_device(observer, first)
-                                              : run_steps(main_, DVT_STAGE_RUN, observer, first);
+  Status status = runtime_->device != nullptr ? run_main_on_device(request, first)
+                                              : run_steps(main_, DVT_STAGE_RUN, request, first);
   shapes_valid_ = status.ok();
   has_run_ = status.ok();
   if (!status.ok() && host_memory_ != nullptr) return_heap_values();
   return status;
 }
 
-Status DvtExecutor::run_steps(const StepList& list, DvtStage stage, const Observer* observer,
+// Asked before every step of a run with limits.
+int32_t DvtExecutor::may_go_on(void* self) {
+  auto& executor = *static_cast<DvtExecutor*>(self);
+  const davit::mt_topo::RunControl& control = executor.request_->control;
+  int32_t code = DVT_OK;
+  if (control.cancel != nullptr && control.cancel->load(std::memory_order_relaxed) != 0) {
+    code = DVT_CANCELLED;
+  } else if (control.deadline_ns != INT64_MAX &&
+             davit::mt_topo::RealThreads::now_ns() >= control.deadline_ns) {
+    code = DVT_TIMEOUT;
+  }
+  executor.limit_reached_ = code != DVT_OK;
+  return code;
+}
+
+Status DvtExecutor::limit_error(DvtCode code) const {
+  return {code, DVT_STAGE_RUN,
+          code == DVT_CANCELLED ? "the run was cancelled" : "the time of the run is up"};
+}
+
+Status DvtExecutor::run_steps(const StepList& list, DvtStage stage, const RunRequest& request,
                               uint32_t first) {
   runtime_->names = list.names;
   runtime_->costs = list.costs;
   runtime_->node_count = list.count;
-  observer_ = observer;
+  request_ = &request;
+  limit_reached_ = false;
+  const DvtStepCheck asked = {may_go_on, this};
+  const DvtStepCheck* const check = request.control.limited() ? &asked : nullptr;
   int32_t code = DVT_OK;
-  size_t done = 0;
-  if (observer == nullptr) {
-    done = first + dvt_sequential_run(list.steps + first, list.count - first, &code);
+  size_t done = first;
+  if (request.observer != nullptr) {
+    done += davit::exec::run_observed(view_, list, *request.observer, first, check, &code);
+  } else if (check != nullptr) {
+    done += dvt_sequential_run_checked(list.steps + first, list.count - first, check, &code);
   } else {
-    done = first + davit::exec::run_observed(view_, list, *observer, first, &code);
+    done += dvt_sequential_run(list.steps + first, list.count - first, &code);
   }
   return code == DVT_OK ? Status() : node_error(list, done, code, stage);
 }
@@ -243,6 +287,10 @@ Status DvtExecutor::node_error(const StepList& list, size_t node, DvtCode code, 
                      .node = view_.strings[graph.origin_of(id)],
                      .op = view_.strings[graph.op_of(id)]};
   if (detail.op.empty()) detail.op = kernel;
+  if (std::exchange(limit_reached_, false)) {
+    detail.message = limit_error(code).detail().message + "; this node would have been next";
+    return Status(std::move(detail));
+  }
   if (code < DVT_OK || code > DVT_INTERNAL) {
     // Codes cross the API; one that is not a DvtCode stays readable in the text only.
     detail.code = DVT_KERNEL_FAILED;

@@ -16,6 +16,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -55,15 +56,23 @@ struct StepList {
   const DvtTaskCost* const* costs = nullptr;  // Likewise.
 };
 
-// What a traced run reports to.
+// What an observed run reports to.
 struct Observer {
   DvtNodeObserver call = nullptr;
   void* user = nullptr;
 };
 
-// Runs the steps of a list from `first` on and reports each; the rest as dvt_sequential_run().
+// What one run is given.
+struct RunRequest {
+  mt_topo::RunControl control;
+  const Observer* observer = nullptr;  // Or null.
+  bool in_order = false;               // By the caller alone, whatever the schedule.
+};
+
+// Runs the steps of a list from `first` on and reports each; the rest as
+// dvt_sequential_run_checked(); `check` may be null.
 size_t run_observed(const ImageView& view, const StepList& list, const Observer& observer,
-                    uint32_t first, int32_t* code);
+                    uint32_t first, const DvtStepCheck* check, int32_t* code);
 
 struct DeviceDeleter {
   void operator()(DvtDevice* device) const { dvt_cpu_device_destroy(device); }
@@ -71,7 +80,11 @@ struct DeviceDeleter {
 
 }  // namespace davit::exec
 
-// The opaque type of davit.h.
+// The opaque types of davit.h.
+struct DvtCancel {
+  std::atomic<uint32_t> requested{0};
+};
+
 struct DvtExecutor {
  public:
   static davit::Result<std::unique_ptr<DvtExecutor>> create(const DvtImage& image,
@@ -91,8 +104,8 @@ struct DvtExecutor {
   void statistics(DvtExecutorStatistics& out) const;
   void schedule(DvtScheduleInfo& out) const { parallel_.describe(out); }
 
-  davit::Status run();
-  davit::Status run_observed(davit::exec::Observer observer);
+  // Without an observer of its own, a run reports to the trace that the environment asks for.
+  davit::Status run(const davit::exec::RunRequest& request = {});
 
  private:
   DvtExecutor(const DvtImage& image, const davit::exec::Layout& layout, davit::exec::Block block);
@@ -129,14 +142,16 @@ struct DvtExecutor {
   [[nodiscard]] const davit::exec::PortView& port_at(uint32_t slot) const;
   [[nodiscard]] uint32_t port_count() const;
 
-  // Steps of one graph. `observer` may be null.
+  // Steps of one graph.
   davit::Status run_steps(const davit::exec::StepList& list, DvtStage stage,
-                          const davit::exec::Observer* observer, uint32_t first = 0);
+                          const davit::exec::RunRequest& request, uint32_t first = 0);
+  static int32_t may_go_on(void* self);
+  [[nodiscard]] davit::Status limit_error(DvtCode code) const;
   davit::Status node_error(const davit::exec::StepList& list, size_t node, DvtCode code,
                            DvtStage stage);
-  davit::Status run_main(const davit::exec::Observer* observer);
-  davit::Status run_main_parallel();
-  davit::Status run_main_on_device(const davit::exec::Observer* observer, uint32_t first);
+  davit::Status run_main(const davit::exec::RunRequest& request);
+  davit::Status run_main_parallel(const davit::exec::RunRequest& request);
+  davit::Status run_main_on_device(const davit::exec::RunRequest& request, uint32_t first);
 
   // After a call of the device: its error, or OK.
   davit::Status device_status(DvtCode code, DvtStage stage, const char* what) const;
@@ -168,8 +183,10 @@ struct DvtExecutor {
   uint64_t memo_bytes_ = 0;
   size_t flow_node_count_ = 0, body_count_ = 0;
   uint32_t collected_count_ = 0;
-  // Of the run in progress: who watches, and the innermost node of a body that failed.
-  const davit::exec::Observer* observer_ = nullptr;
+  // Of the run in progress: what it was given, whether a limit has ended it, and the innermost node
+  // of a body that failed.
+  const davit::exec::RunRequest* request_ = nullptr;
+  bool limit_reached_ = false;
   uint32_t failed_graph_ = davit::exec::kNone;
   size_t failed_node_ = 0;
 

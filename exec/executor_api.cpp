@@ -5,10 +5,12 @@
 #include <new>
 
 #include "exec/executor.hpp"
+#include "exec/mt_topo/platform.hpp"
 
 using davit::ErrorDetail;
 using davit::Result;
 using davit::Status;
+using davit::exec::Observer;
 
 namespace {
 
@@ -47,6 +49,14 @@ DvtCode guarded(DvtError* error, DvtStage stage, Body body) noexcept {
 
 Status null_argument(const char* name) {
   return {DVT_INVALID_ARGUMENT, DVT_STAGE_NONE, std::string(name) + " is NULL"};
+}
+
+// On CLOCK_MONOTONIC; INT64_MAX for none.
+int64_t deadline_of(int64_t timeout_us) {
+  if (timeout_us < 0) return INT64_MAX;
+  const int64_t now_ns = davit::mt_topo::RealThreads::now_ns();
+  if (timeout_us > (INT64_MAX - 1 - now_ns) / 1000) return INT64_MAX;
+  return now_ns + timeout_us * 1000;
 }
 
 // The caller's options as this version knows them.
@@ -180,6 +190,60 @@ DvtCode dvt_executor_run_observed(DvtExecutor* executor, DvtNodeObserver observe
   return guarded(error, DVT_STAGE_RUN, [&]() -> Status {
     if (executor == nullptr) return null_argument("executor");
     if (observer == nullptr) return null_argument("observer");
-    return executor->run_observed({observer, user});
+    const Observer call = {observer, user};
+    return executor->run({.control = {}, .observer = &call, .in_order = true});
   });
+}
+
+void dvt_run_options_init(DvtRunOptions* options) {
+  if (options == nullptr) return;
+  *options = {.struct_size = sizeof *options,
+              .reserved = 0,
+              .cancel = nullptr,
+              .timeout_us = -1,
+              .observer = nullptr,
+              .observer_user = nullptr};
+}
+
+DvtCode dvt_executor_run_with(DvtExecutor* executor, const DvtRunOptions* options,
+                              DvtError* error) {
+  return guarded(error, DVT_STAGE_RUN, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    if (options == nullptr) return executor->run();
+    if (options->struct_size != sizeof *options) {
+      return Status(ErrorDetail{.code = DVT_VERSION_MISMATCH,
+                                .stage = DVT_STAGE_RUN,
+                                .message = "DvtRunOptions.struct_size is not one of any version",
+                                .expected = std::to_string(sizeof *options),
+                                .got = std::to_string(options->struct_size),
+                                .hint = "call dvt_run_options_init() first"});
+    }
+    const Observer call = {options->observer, options->observer_user};
+    return executor->run(
+        {.control = {.cancel = options->cancel == nullptr ? nullptr : &options->cancel->requested,
+                     .deadline_ns = deadline_of(options->timeout_us)},
+         .observer = options->observer == nullptr ? nullptr : &call,
+         .in_order = false});
+  });
+}
+
+DvtCode dvt_cancel_create(DvtCancel** out, DvtError* error) {
+  return guarded(error, DVT_STAGE_NONE, [&]() -> Status {
+    if (out == nullptr) return null_argument("out");
+    *out = new DvtCancel;
+    return {};
+  });
+}
+
+void dvt_cancel_destroy(DvtCancel* cancel) {
+  delete cancel;
+}
+
+// Relaxed: a run that sees it only stops; what it leaves is not read by who asked.
+void dvt_cancel_request(DvtCancel* cancel) {
+  if (cancel != nullptr) cancel->requested.store(1, std::memory_order_relaxed);
+}
+
+void dvt_cancel_reset(DvtCancel* cancel) {
+  if (cancel != nullptr) cancel->requested.store(0, std::memory_order_relaxed);
 }

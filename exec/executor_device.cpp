@@ -8,7 +8,7 @@
 
 using davit::ErrorDetail;
 using davit::Status;
-using davit::exec::Observer;
+using davit::exec::RunRequest;
 using davit::exec::StepList;
 
 namespace {
@@ -70,7 +70,7 @@ Status DvtExecutor::device_status(DvtCode code, DvtStage stage, const char* what
   return {code, stage, std::move(message)};
 }
 
-Status DvtExecutor::run_main_on_device(const Observer* observer, uint32_t first) {
+Status DvtExecutor::run_main_on_device(const RunRequest& request, uint32_t first) {
   if (lost_device_in_fork()) {
     return Status(ErrorDetail{.code = DVT_FAILED_STATE,
                               .stage = DVT_STAGE_RUN,
@@ -83,7 +83,7 @@ Status DvtExecutor::run_main_on_device(const Observer* observer, uint32_t first)
   }
   DvtDevice* device = runtime_->device;
   if (device->vtable->run_begin != nullptr) device->vtable->run_begin(device);
-  Status status = run_steps(main_, DVT_STAGE_RUN, observer, first);
+  Status status = run_steps(main_, DVT_STAGE_RUN, request, first);
   if (status.ok()) status = join_streams();
   if (!status.ok()) {
     // The failure of Main is the one to report; a failed recovery is tried again at the next run.

@@ -109,14 +109,21 @@ void DvtExecutor::return_heap_values() {
 
 DvtCode DvtExecutor::run_body(DvtRuntime* runtime, const DvtBody* body) {
   auto& executor = *static_cast<DvtExecutor*>(runtime->executor);
+  const davit::exec::RunRequest& request = *executor.request_;
+  const DvtStepCheck asked = {may_go_on, &executor};
+  const DvtStepCheck* const check = request.control.limited() ? &asked : nullptr;
   int32_t code = DVT_OK;
   size_t done = 0;
-  if (executor.observer_ == nullptr) {
-    done = dvt_sequential_run(body->steps, body->count, &code);
-  } else {
+  if (request.observer != nullptr) {
     done = davit::exec::run_observed(executor.view_, executor.bodies_[body->graph],
-                                     *executor.observer_, 0, &code);
+                                     *request.observer, 0, check, &code);
+  } else if (check != nullptr) {
+    done = dvt_sequential_run_checked(body->steps, body->count, check, &code);
+  } else {
+    done = dvt_sequential_run(body->steps, body->count, &code);
   }
+  // A loop whose body is empty ends, too.
+  if (body->count == 0 && check != nullptr) return may_go_on(&executor);
   if (code != DVT_OK && executor.failed_graph_ == kNone) {
     executor.failed_graph_ = body->graph;
     executor.failed_node_ = done;

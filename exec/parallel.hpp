@@ -23,7 +23,10 @@ class Parallel {
 
   // False: the caller runs the steps itself.
   [[nodiscard]] bool active() const { return scheduler_ != nullptr; }
-  mt_topo::Outcome run() noexcept { return scheduler_->run(); }
+  mt_topo::Outcome run(const mt_topo::RunControl& control,
+                       const mt_topo::RunObserver* observer) noexcept {
+    return scheduler_->run(control, observer);
+  }
   void describe(DvtScheduleInfo& out) const;
 
  private:

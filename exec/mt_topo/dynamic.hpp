@@ -259,7 +259,8 @@ class Dynamic<Platform>::Worker {
           return false;
         }
         if constexpr (kLoop != Loop::kPlain) {
-          if (!may_go_on()) return false;
+          // Not behind the last: a run whose nodes have all run has succeeded.
+          if (position + 1 != end && !may_go_on()) return false;
         }
       }
     } catch (...) {

@@ -1,7 +1,5 @@
 #include "exec/sequential_c/sequential.h"
 
-#include <stdbool.h>
-
 /* How far ahead of the running step its successors are fetched into the cache: one small page,
  * where the hardware's own prefetching stops. It pays where the list outgrows the second-level
  * cache. bench/sequential_bench, 100,000 steps, ratio to a hand-written loop, seven runs each in
@@ -10,16 +8,23 @@
  * pages for the steps helped too, but cost 13 ms of page faults at load. */
 enum { PREFETCH_BYTES = 4096 };
 
-/* The one loop. `traced` is a constant at both call sites, so that each exported function is
- * compiled to a loop of its own and the plain one holds nothing of tracing. */
-static inline size_t run(const DvtStep* steps, size_t count, bool traced, const DvtStepTrace* trace,
-                         int32_t* code) {
+/* The one loop. `trace` and `check` are NULL or not at each call site, where it is inlined, so that
+ * each exported function is compiled to loops of its own and the plain one holds nothing else. */
+static inline size_t run(const DvtStep* steps, size_t count, const DvtStepTrace* trace,
+                         const DvtStepCheck* check, int32_t* code) {
   for (size_t i = 0; i < count; ++i) {
     /* By address: beyond the last step there is nothing to point at. A fetch cannot fault. */
     __builtin_prefetch((const void*)((uintptr_t)&steps[i] + PREFETCH_BYTES));
-    if (traced) trace->begin(trace->user, i);
+    if (check != NULL) {
+      const int32_t stop = check->go_on(check->user);
+      if (stop != 0) {
+        *code = stop;
+        return i;
+      }
+    }
+    if (trace != NULL) trace->begin(trace->user, i);
     const int32_t status = steps[i].fn(steps[i].ctx);
-    if (traced) trace->end(trace->user, i, status);
+    if (trace != NULL) trace->end(trace->user, i, status);
     if (status != 0) {
       *code = status;
       return i;
@@ -30,10 +35,16 @@ static inline size_t run(const DvtStep* steps, size_t count, bool traced, const 
 }
 
 size_t dvt_sequential_run(const DvtStep* steps, size_t count, int32_t* code) {
-  return run(steps, count, false, NULL, code);
+  return run(steps, count, NULL, NULL, code);
+}
+
+size_t dvt_sequential_run_checked(const DvtStep* steps, size_t count, const DvtStepCheck* check,
+                                  int32_t* code) {
+  return run(steps, count, NULL, check, code);
 }
 
 size_t dvt_sequential_run_traced(const DvtStep* steps, size_t count, const DvtStepTrace* trace,
-                                 int32_t* code) {
-  return run(steps, count, true, trace, code);
+                                 const DvtStepCheck* check, int32_t* code) {
+  if (check == NULL) return run(steps, count, trace, NULL, code);
+  return run(steps, count, trace, check, code);
 }

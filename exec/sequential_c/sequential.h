@@ -38,13 +38,25 @@ typedef struct DvtStepTrace {
   void* user;
 } DvtStepTrace;
 
+/* Asked before every step of a checked run: 0 to go on, any other code stops the list. */
+typedef struct DvtStepCheck {
+  int32_t (*go_on)(void* user);
+  void* user;
+} DvtStepCheck;
+
 /* Runs steps[0..count) and stops at the first code that is not 0.
  * Returns the index of that step, or count; *code is its code, or 0. */
 size_t dvt_sequential_run(const DvtStep* steps, size_t count, int32_t* code);
 
-/* The same with trace->begin() and trace->end() around every step, the failing one included. */
+/* The same, asking before every step. When the answer is to stop, returns the step that has not
+ * run. */
+size_t dvt_sequential_run_checked(const DvtStep* steps, size_t count, const DvtStepCheck* check,
+                                  int32_t* code);
+
+/* The same with trace->begin() and trace->end() around every step, the failing one included.
+ * `check` may be NULL. */
 size_t dvt_sequential_run_traced(const DvtStep* steps, size_t count, const DvtStepTrace* trace,
-                                 int32_t* code);
+                                 const DvtStepCheck* check, int32_t* code);
 
 #ifdef __cplusplus
 } /* extern "C" */

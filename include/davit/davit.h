@@ -4,7 +4,7 @@
  *   Library    No global state. Any number of images and executors in a process.
  *   Image      Immutable once open; share it between threads and executors freely.
  *   Executor   One thread at a time. Different executors run at the same time on any threads, also
- *              when they share an image.
+ *              when they share an image. A run is cancelled from any thread (DvtCancel).
  *   fork       An executor made before fork() works in the child when its target is cpu.
  *
  * Trust
@@ -225,7 +225,7 @@ typedef struct DvtScheduleInfo {
 } DvtScheduleInfo;
 DVT_API void dvt_executor_schedule(const DvtExecutor* executor, DvtScheduleInfo* out);
 
-/* Called around every node of a traced run. `begin_ns` and `end_ns` are from CLOCK_MONOTONIC. */
+/* Called after every node of an observed run. `begin_ns` and `end_ns` are from CLOCK_MONOTONIC. */
 typedef struct DvtNodeEvent {
   uint32_t node;
   uint32_t lane;
@@ -236,6 +236,8 @@ typedef struct DvtNodeEvent {
   const char* kernel;
   int64_t begin_ns, end_ns;
   const DvtContext* context;
+  uint32_t worker; /* Who ran it: 0 is the thread that called; below DvtScheduleInfo.workers. */
+  uint32_t reserved;
 } DvtNodeEvent;
 typedef void (*DvtNodeObserver)(void* user, const DvtNodeEvent* event);
 
@@ -245,6 +247,36 @@ typedef void (*DvtNodeObserver)(void* user, const DvtNodeEvent* event);
 DVT_API DVT_NODISCARD DvtCode dvt_executor_run_observed(DvtExecutor* executor,
                                                         DvtNodeObserver observer, void* user,
                                                         DvtError* error);
+
+/* Ends runs early, from any thread. One may serve any number of runs and executors, also at once.
+ */
+typedef struct DvtCancel DvtCancel;
+DVT_API DVT_NODISCARD DvtCode dvt_cancel_create(DvtCancel** out, DvtError* error);
+/* NULL is fine. No run may use it any more. */
+DVT_API void dvt_cancel_destroy(DvtCancel* cancel);
+/* Runs that were given it end, and so do later ones until it is reset. Safe in a signal handler. */
+DVT_API void dvt_cancel_request(DvtCancel* cancel);
+DVT_API void dvt_cancel_reset(DvtCancel* cancel);
+
+typedef struct DvtRunOptions {
+  uint32_t struct_size; /* sizeof(DvtRunOptions). */
+  uint32_t reserved;
+  const DvtCancel* cancel;  /* Or NULL. When it is requested, the run ends with DVT_CANCELLED. */
+  int64_t timeout_us;       /* From the call on; then DVT_TIMEOUT. Default -1: no limit. */
+  DvtNodeObserver observer; /* Or NULL. Called by the worker that ran the node: several at a time
+                             * when the schedule has several workers. */
+  void* observer_user;
+} DvtRunOptions;
+DVT_API void dvt_run_options_init(DvtRunOptions* options);
+
+/* As dvt_executor_run, with limits that are looked at before every node, and while a worker waits
+ * for others. A kernel that runs is not interrupted, nor is a wait for a device, which has a limit
+ * of its own (DvtExecutorOptions.synchronize_timeout_us). What had started is back when this
+ * returns, nothing else starts, and the executor is ready for the next run. When a node has failed
+ * before, its error is the one that is reported. dvt_executor_run() pays nothing for any of this.
+ */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_run_with(DvtExecutor* executor,
+                                                    const DvtRunOptions* options, DvtError* error);
 
 /* Davit's own kernels for the cpu. */
 DVT_API DvtKernelTable dvt_cpu_kernels(void);

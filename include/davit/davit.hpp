@@ -252,6 +252,11 @@ class Executor {
   // Execute: runs Main once.
   Error run() { return detail::call(dvt_executor_run, get()); }
 
+  // The same with limits, and reporting to `options.observer`.
+  Error run(const DvtRunOptions& options) {
+    return detail::call(dvt_executor_run_with, get(), &options);
+  }
+
   // The same; calls `observer(const DvtNodeEvent&)` after every node.
   template <std::invocable<const DvtNodeEvent&> Observer>
   Error run_observed(Observer&& observer) {

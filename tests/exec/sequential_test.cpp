@@ -74,7 +74,43 @@ TEST_CASE("a traced run does the same and brackets every step, the failing one i
     *static_cast<std::string*>(user) += std::to_string(step) + "=" + std::to_string(code) + ">";
   };
   int32_t code = 0;
-  CHECK(dvt_sequential_run_traced(list.steps.data(), list.steps.size(), &trace, &code) == 2);
+  CHECK(dvt_sequential_run_traced(list.steps.data(), list.steps.size(), &trace, nullptr, &code) ==
+        2);
   CHECK(code == 9);
   CHECK(list.log == "<0a0=0><1b1=0><2c2=9>");
+}
+
+TEST_CASE("a checked run asks before every step, and stops where it is told to") {
+  struct Asked {
+    size_t left;
+    int32_t then;
+  };
+  const auto go_on = [](void* user) {
+    auto& asked = *static_cast<Asked*>(user);
+    return asked.left-- == 0 ? asked.then : 0;
+  };
+  for (size_t stop = 0; stop <= 4; ++stop) {
+    for (const bool traced : {false, true}) {
+      List list(4);
+      Asked asked{stop, 77};
+      const DvtStepCheck check = {go_on, &asked};
+      const DvtStepTrace trace = {[](void*, size_t) {}, [](void*, size_t, int32_t) {}, nullptr};
+      int32_t code = 42;
+      const size_t done =
+          traced ? dvt_sequential_run_traced(list.steps.data(), 4, &trace, &check, &code)
+                 : dvt_sequential_run_checked(list.steps.data(), 4, &check, &code);
+      CHECK(done == stop);
+      CHECK(code == (stop == 4 ? 0 : 77));
+      CHECK(list.log == std::string("abcd").substr(0, stop));
+    }
+  }
+}
+
+TEST_CASE("of a checked run, too, a failing step gives its own code") {
+  List list(4, 1, 9);
+  const DvtStepCheck check = {[](void*) { return 0; }, nullptr};
+  int32_t code = 0;
+  CHECK(dvt_sequential_run_checked(list.steps.data(), 4, &check, &code) == 1);
+  CHECK(code == 9);
+  CHECK(list.log == "ab");
 }

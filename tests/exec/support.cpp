@@ -13,6 +13,7 @@
 namespace davit::test {
 
 thread_local Control control;
+std::atomic<DvtCode (*)(uint32_t node)> sum_hook{nullptr};
 
 namespace {
 
@@ -36,6 +37,19 @@ DvtCode run_inc(void* context) {
   auto* ctx = static_cast<DvtContext*>(context);
   for (size_t i = 0; i < float_count(dvt_output(ctx, 0)); ++i) {
     floats(dvt_output(ctx, 0))[i] = floats(dvt_input(ctx, 0))[i] + 1;
+  }
+  return DVT_OK;
+}
+
+DvtCode run_sum(void* context) {
+  auto* ctx = static_cast<DvtContext*>(context);
+  const auto hook = sum_hook.load();
+  const DvtCode code = hook == nullptr ? DVT_OK : hook(ctx->node);
+  if (code != DVT_OK) return code;
+  for (size_t i = 0; i < float_count(dvt_output(ctx, 0)); ++i) {
+    float sum = 1;
+    for (uint32_t k = 0; k < ctx->input_count; ++k) sum += floats(dvt_input(ctx, k))[i];
+    floats(dvt_output(ctx, 0))[i] = sum;
   }
   return DVT_OK;
 }
@@ -100,10 +114,12 @@ std::vector<DvtKernel> make_kernels() {
   std::vector<DvtKernel> kernels = {
       kernel("t.Add", pure, 2, 1, run_add, check_floats),
       kernel("t.Inc", pure, 1, 1, run_inc, check_floats),
+      kernel("t.Sum", DVT_KERNEL_PURE, 1, 1, run_sum, check_floats),
       kernel("t.Step", DVT_KERNEL_LANE_NORMAL, 0, 0, run_step, check_anything),
       kernel("t.Deny", DVT_KERNEL_LANE_NORMAL, 0, 0, run_step, check_nothing),
   };
   for (DvtKernel& any : kernels) {
+    if (any.run == run_sum) any.input_max = 16;
     if (any.run != run_step) continue;
     any.input_max = 16;
     any.output_max = 16;

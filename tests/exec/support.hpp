@@ -1,6 +1,7 @@
 // support.hpp: kernels and images for the tests of executors.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,6 +17,7 @@ namespace davit::test {
 // t.Step  any operands; does nothing but what `control` says. Its first output, if it is a word,
 //         is set to the node's index.
 // t.Deny  its check refuses every operand
+// t.Sum   (a, ...) -> b  f32, b = 1 + the sum of all inputs; tells `sum_hook` first
 // Images may use the kernels of tests/support/dynamic_kernels.hpp, too.
 DvtKernelTable exec_kernels();
 
@@ -28,6 +30,9 @@ struct Control {
   std::vector<uint32_t> visits;  // Nodes that ran.
 };
 extern thread_local Control control;
+
+// Called by t.Sum on any thread with its node; what it returns is the kernel's code. Null: DVT_OK.
+extern std::atomic<DvtCode (*)(uint32_t node)> sum_hook;
 
 // The text form (docs/image.md) as bytes; a mistake ends the test case.
 std::vector<std::byte> assemble(std::string_view text);
