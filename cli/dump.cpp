@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/command.hpp"
+#include "cli/image_onnx.hpp"
 #include "cli/image_views.hpp"
 #include "cli/model.hpp"
 #include "cli/stage.hpp"
@@ -22,13 +23,15 @@ class DumpCommand final : public Command {
     options.group("Model");
     options.add("image,-m,--model", path_, "Image to print", "", FileUse::kRead);
     options.group("Report");
-    options.add("--format", format_, "text, json or dot", "");
+    options.add("--format", format_, "text, json, dot, or onnx (for viewers; needs --output)", "");
     options.add("--memory-plan", memory_plan_, "Print the memory plan as a table instead", "");
     options.add("--schedule", schedule_, "Print the nodes in stored order as a table instead", "");
     options.add("-o,--output", output_, "File to write", "stdout", FileUse::kWritten);
   }
 
-  [[nodiscard]] bool writes_document() const override { return output_.empty(); }
+  [[nodiscard]] bool writes_document() const override {
+    return output_.empty() && format_ != "onnx";
+  }
 
   Status run(Session& session, OptionSet& options) override {
     session.echo_settings(options);
@@ -37,6 +40,13 @@ class DumpCommand final : public Command {
     auto model = read_image(path_);
     if (!model.ok()) return std::move(model.status());
     set_stage("dump");
+    if (format_ == "onnx") {
+      auto bytes = onnx_view(*model);
+      if (!bytes.ok()) return std::move(bytes.status());
+      session.result()["bytes"] = bytes->size();
+      session.result()["output"] = output_;
+      return write_bytes(output_, *bytes);
+    }
     std::string text;
     if (memory_plan_) text += memory_plan_text(*model);
     if (schedule_) text += schedule_text(*model);
@@ -53,9 +63,12 @@ class DumpCommand final : public Command {
  private:
   [[nodiscard]] Status check_options(const OptionSet& options) const {
     if (path_.empty()) return usage_error("an image is needed", "davit dump IMAGE");
-    if (format_ != "text" && format_ != "json" && format_ != "dot") {
-      const std::string near = nearest(format_, {"text", "json", "dot"});
-      return usage_error(fmt::format("--format: '{}' is not text, json or dot{}", format_,
+    if (format_ == "onnx" && output_.empty()) {
+      return usage_error("--format onnx is binary and needs --output", "-o view.onnx");
+    }
+    if (format_ != "text" && format_ != "json" && format_ != "dot" && format_ != "onnx") {
+      const std::string near = nearest(format_, {"text", "json", "dot", "onnx"});
+      return usage_error(fmt::format("--format: '{}' is not text, json, dot or onnx{}", format_,
                                      near.empty() ? "" : "; did you mean " + near + "?"));
     }
     if ((memory_plan_ || schedule_) && options.given("--format")) {
