@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/command.hpp"
+#include "cli/image_onnx.hpp"
 #include "cli/image_views.hpp"
 #include "cli/model.hpp"
 #include "cli/stage.hpp"
@@ -24,13 +25,16 @@ class DumpCommand final : public Command {
     options.group("Model");
     options.add("image,-m,--model", path_, "Image to print", "", FileUse::kRead);
     options.group("Report");
-    options.add("--format", format_, "text, json or dot; with --memory-plan text, json or svg", "");
+    options.add("--format", format_,
+                "text, json, dot, or onnx (for viewers); with --memory-plan text, json or svg", "");
     options.add("--memory-plan", memory_plan_, "Print the memory plan instead", "");
     options.add("--schedule", schedule_, "Print the nodes in stored order as a table instead", "");
     options.add("-o,--output", output_, "File to write", "stdout", FileUse::kWritten);
   }
 
-  [[nodiscard]] bool writes_document() const override { return output_.empty(); }
+  [[nodiscard]] bool writes_document() const override {
+    return output_.empty() && format_ != "onnx";
+  }
 
   Status run(Session& session, OptionSet& options) override {
     session.echo_settings(options);
@@ -39,6 +43,13 @@ class DumpCommand final : public Command {
     auto model = read_image(path_);
     if (!model.ok()) return std::move(model.status());
     set_stage("dump");
+    if (format_ == "onnx") {
+      auto bytes = onnx_view(*model);
+      if (!bytes.ok()) return std::move(bytes.status());
+      session.result()["bytes"] = bytes->size();
+      session.result()["output"] = output_;
+      return write_bytes(output_, *bytes);
+    }
     std::string text;
     if (memory_plan_) text += memory_plan(*model);
     if (schedule_) text += schedule_text(*model);
@@ -55,15 +66,19 @@ class DumpCommand final : public Command {
  private:
   [[nodiscard]] Status check_options(const OptionSet& options) const {
     if (path_.empty()) return usage_error("an image is needed", "davit dump IMAGE");
-    const std::vector<std::string> formats = memory_plan_
-                                                 ? std::vector<std::string>{"text", "json", "svg"}
-                                                 : std::vector<std::string>{"text", "json", "dot"};
+    const std::vector<std::string> formats =
+        memory_plan_ ? std::vector<std::string>{"text", "json", "svg"}
+                     : std::vector<std::string>{"text", "json", "dot", "onnx"};
     if (std::find(formats.begin(), formats.end(), format_) == formats.end()) {
       const std::string near = nearest(format_, formats);
-      return usage_error(fmt::format("--format: '{}' is not {}, {} or {}{}{}", format_, formats[0],
-                                     formats[1], formats[2],
+      return usage_error(fmt::format("--format: '{}' is not {} or {}{}{}", format_,
+                                     fmt::join(formats.begin(), formats.end() - 1, ", "),
+                                     formats.back(),
                                      memory_plan_ ? ", which a memory plan has" : "",
                                      near.empty() ? "" : "; did you mean " + near + "?"));
+    }
+    if (format_ == "onnx" && output_.empty()) {
+      return usage_error("--format onnx is binary and needs --output", "-o view.onnx");
     }
     if (schedule_ && options.given("--format")) {
       return usage_error("--format does not go with --schedule");

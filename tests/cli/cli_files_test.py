@@ -426,6 +426,19 @@ class VerifyTest(tool.ToolTest):
         self.assertEqual(result.code, 3)
         self.assertIn("line 2", result.out)
 
+    def test_dump_for_viewers_of_onnx(self):
+        image, view = self.image(), self.path("view.onnx")
+        self.check_failed(davit("dump", image, "--format", "onnx"), 2, "usage", "needs --output")
+        self.check_passed(davit("dump", image, "--format", "onnx", "-o", view))
+        with open(view, "rb") as file:
+            content = file.read()
+        for words in (b"block/add_1", b"davit.lane", b"davit.position", b"ai.onnx::Add(14)"):
+            self.assertIn(words, content)
+        # It is a well-formed model, of operators that only an executor has.
+        result = davit("compile", view, "-o", self.path("again.davit"))
+        self.check_failed(result, 4, "check")
+        self.assertIn("davit::Add.f32(1): block/add_1; davit::Copy(1): copy_1", result.last)
+
 
 if __name__ == "__main__":
     unittest.main()
