@@ -33,6 +33,7 @@ class CompileCommand final : public Command {
     if (output_.empty())
       return usage_error("-o/--output is needed", "davit compile MODEL -o IMAGE");
     Status status = compile_.check();
+    if (status.ok()) status = compile_.load_plugins();
     if (!status.ok()) return status;
     const double begin = now_ns();
     auto compiled = compile_model(session, model_, compile_, options);

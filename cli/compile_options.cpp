@@ -15,9 +15,10 @@
 namespace davit::cli {
 namespace {
 
-constexpr const char* kNames[] = {
-    "--target",       "--shapes",      "--dim",       "--elements",    "--freeze", "--optimize",
-    "--disable-pass", "--enable-pass", "--only-pass", "--save-passes", "--plan-budget-ms"};
+constexpr const char* kNames[] = {"--target",       "--shapes",        "--dim",
+                                  "--elements",     "--freeze",        "--optimize",
+                                  "--disable-pass", "--enable-pass",   "--only-pass",
+                                  "--save-passes",  "--plan-budget-ms"};
 
 // "in0:1x3x224x224,in1=1x4". A name may hold ':' itself ("input:0:1x4"): the last one splits.
 Status parse_shapes(const std::string& text, compiler::CompileOptions& options) {
@@ -132,6 +133,7 @@ Status save_passes(const std::string& folder, compiler::CompileOptions& options)
 }  // namespace
 
 void CompileArguments::add_options(OptionSet& options) {
+  plugins_.add_options(options);
   options.group("Compile");
   options.add("--target", target_, "cpu or ascend[:SOC]", "runs on this machine");
   options.add("--shapes", shapes_,
@@ -202,6 +204,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   if (!status.ok()) return status;
   options.level = static_cast<passes::Level>(level_);
   options.plan_budget_ms = plan_budget_ms_;
+  options.plugins = plugins_.plugins();
   options.disabled_passes = disabled_passes_;
   options.enabled_passes = enabled_passes_;
   options.only_passes = only_passes_;

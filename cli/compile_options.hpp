@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/options.hpp"
+#include "cli/plugins.hpp"
 #include "lowering/compile.hpp"
 
 namespace davit::cli {
@@ -18,6 +19,7 @@ inline constexpr Bounds<uint64_t> kPlanBudgetMs{.min = 0, .max = 3'600'000};
 
 class CompileArguments {
  public:
+  // Adds --plugin to the current group, and the group Compile.
   void add_options(OptionSet& options);
   // --workers, where it has no other meaning.
   void add_workers(OptionSet& options);
@@ -25,6 +27,11 @@ class CompileArguments {
   void set_workers(uint32_t workers) { workers_ = workers; }
   // What can be judged before any file is opened.
   [[nodiscard]] Status check() const;
+  // Loads the plug-ins; before parse(), and before an image is opened.
+  Status load_plugins() { return plugins_.load(); }
+  [[nodiscard]] const std::vector<DvtKernelTable>& plugin_kernels() const {
+    return plugins_.kernel_tables();
+  }
   // Reads the files that --freeze names, creates the folder of --save-passes.
   [[nodiscard]] Result<compiler::CompileOptions> parse() const;
   // Names of those given on the command line: they would do nothing to a compiled image.
@@ -36,6 +43,7 @@ class CompileArguments {
   std::string target_ = "cpu";
   std::vector<std::string> shapes_, dims_, elements_, freezes_, disabled_passes_, enabled_passes_,
       only_passes_;
+  PluginArguments plugins_;
   std::string save_passes_;
   uint64_t level_ = 2;
   uint64_t workers_ = 1;

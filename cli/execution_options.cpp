@@ -73,6 +73,7 @@ void ExecutionArguments::add_top(OptionSet& options) {
 Status ExecutionArguments::check(OptionSet& options) {
   if (model_.empty()) return usage_error("a model or an image is needed");
   Status status = compile_.check();
+  if (status.ok()) status = compile_.load_plugins();
   if (!status.ok()) return status;
   // An image was compiled before: these settings do not exist for it.
   auto kind = model_kind(model_);
@@ -136,7 +137,7 @@ Result<LoadedModel> ExecutionArguments::open_unoptimised() {
   options->on_pass = nullptr;
   auto compiled = compiler::compile_onnx_file(model_, *options);
   if (!compiled.ok()) return std::move(compiled.status());
-  return open_compiled(std::move(*compiled), /*preload=*/false);
+  return open_compiled(std::move(*compiled), /*preload=*/false, compile_.plugin_kernels());
 }
 
 Result<DeviceHandle> ExecutionArguments::open_device(Session& session, OptionSet& options,

@@ -16,16 +16,18 @@
 namespace davit::cli {
 namespace {
 
-Result<compiler::CompiledImage> assemble(const std::string& path) {
+Result<compiler::CompiledImage> assemble(const std::string& path,
+                                         std::span<const DvtKernelTable> plugin_kernels) {
   set_stage("assemble");
   auto text = read_regular_file(path, DVT_STAGE_LOAD);
   if (!text.ok()) return std::move(text.status());
-  const std::vector<DvtKernelTable> tables = all_kernel_tables();
+  std::vector<DvtKernelTable> tables = all_kernel_tables();
+  tables.insert(tables.end(), plugin_kernels.begin(), plugin_kernels.end());
   auto model = image::assemble_text(
       std::string_view(reinterpret_cast<const char*>(text->data()), text->size()), tables);
   if (!model.ok()) return std::move(model.status());
   set_stage("write");
-  auto bytes = image::write_image(*model);
+  auto bytes = image::write_image(*model, plugin_kernels);
   if (!bytes.ok()) return std::move(bytes.status());
   compiler::CompiledImage compiled{.bytes = std::move(*bytes), .report = {}};
   compiler::CompileReport& report = compiled.report;
@@ -47,11 +49,14 @@ Status only_for_models(const std::vector<std::string>& given, const char* what) 
 
 // `open` is one of the functions that open an image; `bytes` are what it borrows.
 template <class Open>
-Result<LoadedModel> open_with(bool preload, AlignedBytes bytes, const Open& open) {
+Result<LoadedModel> open_with(bool preload, std::span<const DvtKernelTable> kernels,
+                              AlignedBytes bytes, const Open& open) {
   set_stage("load");
   DvtImageOptions image_options;
   dvt_image_options_init(&image_options);
   image_options.prefault = preload ? 1 : 0;
+  image_options.kernel_tables = kernels.data();
+  image_options.kernel_table_count = kernels.size();
   LoadedModel model;
   model.bytes = std::move(bytes);
   DvtImage* image = nullptr;
@@ -100,7 +105,7 @@ Result<compiler::CompiledImage> compile_model(Session& session, const std::strin
     Status status = only_for_models(compile_arguments.given(options),
                                     "a text image says its target and shapes itself");
     if (!status.ok()) return status;
-    return assemble(path);
+    return assemble(path, compile_arguments.plugin_kernels());
   }
   if (*kind == ModelKind::kImage) {
     return usage_error(
@@ -129,7 +134,7 @@ Result<LoadedModel> open_model(Session& session, const std::string& path,
     Status status =
         only_for_models(compile_arguments.given(options), "the image was compiled before");
     if (!status.ok()) return status;
-    return open_with(preload, {},
+    return open_with(preload, compile_arguments.plugin_kernels(), {},
                      [&](const DvtImageOptions* image_options, DvtImage** image, DvtError* error) {
                        return dvt_image_open_file(path.c_str(), image_options, image, error);
                      });
@@ -138,17 +143,18 @@ Result<LoadedModel> open_model(Session& session, const std::string& path,
   auto compiled = compile_model(session, path, compile_arguments, options);
   if (!compiled.ok()) return std::move(compiled.status());
   const double compile_ns = now_ns() - begin;
-  auto model = open_compiled(std::move(*compiled), preload);
+  auto model = open_compiled(std::move(*compiled), preload, compile_arguments.plugin_kernels());
   if (model.ok()) model->compile_ns = compile_ns;
   return model;
 }
 
-Result<LoadedModel> open_compiled(compiler::CompiledImage compiled, bool preload) {
+Result<LoadedModel> open_compiled(compiler::CompiledImage compiled, bool preload,
+                                  std::span<const DvtKernelTable> kernels) {
   AlignedBytes bytes(compiled.bytes.size(), DVT_IMAGE_PAGE);
   std::copy(compiled.bytes.begin(), compiled.bytes.end(), bytes.data());
   const std::span<const std::byte> borrowed = bytes.span();
   auto model = open_with(
-      preload, std::move(bytes),
+      preload, kernels, std::move(bytes),
       [borrowed](const DvtImageOptions* image_options, DvtImage** image, DvtError* error) {
         return dvt_image_open_memory(borrowed.data(), borrowed.size(), image_options, image, error);
       });

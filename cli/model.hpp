@@ -47,15 +47,16 @@ Result<LoadedModel> open_model(Session& session, const std::string& path,
                                const CompileArguments& compile_arguments, const OptionSet& options,
                                bool preload);
 
-// Opens what was compiled in memory.
-Result<LoadedModel> open_compiled(compiler::CompiledImage compiled, bool preload);
+// Opens what was compiled in memory. `kernels` are those of plug-ins.
+Result<LoadedModel> open_compiled(compiler::CompiledImage compiled, bool preload,
+                                  std::span<const DvtKernelTable> kernels);
 
 // Compiles `path` (ONNX) or assembles it (text), with progress in the session's log.
 Result<compiler::CompiledImage> compile_model(Session& session, const std::string& path,
                                               const CompileArguments& compile_arguments,
                                               const OptionSet& options);
 
-// Every kernel table there is: for the names in text forms.
+// Every kernel table of Davit: for the names in text forms.
 std::vector<DvtKernelTable> all_kernel_tables();
 
 // Monotonic time.

@@ -5,6 +5,7 @@
 #include "base/dtype.hpp"
 #include "cli/command.hpp"
 #include "cli/model.hpp"
+#include "cli/plugins.hpp"
 #include "cli/report.hpp"
 #include "cli/stage.hpp"
 #include "exec/image.hpp"
@@ -22,11 +23,13 @@ class VerifyCommand final : public Command {
   void add_options(OptionSet& options) override {
     options.group("Model");
     options.add("image,-m,--model", path_, "Image to check", "", FileUse::kRead);
+    plugins_.add_options(options);
   }
 
   Status run(Session& session, OptionSet& options) override {
     session.echo_settings(options);
     if (path_.empty()) return usage_error("an image is needed", "davit verify IMAGE");
+    if (Status status = plugins_.load(); !status.ok()) return status;
     set_stage("verify");
     auto mapping = exec::map_file(path_, /*prefault=*/false);
     if (!mapping.ok()) return std::move(mapping.status());
@@ -34,7 +37,11 @@ class VerifyCommand final : public Command {
     DvtImage* raw = nullptr;
     DvtError error{};
     const auto bytes = mapping->bytes();
-    if (dvt_image_open_memory(bytes.data(), bytes.size(), nullptr, &raw, &error) != DVT_OK) {
+    DvtImageOptions image_options;
+    dvt_image_options_init(&image_options);
+    image_options.kernel_tables = plugins_.kernel_tables().data();
+    image_options.kernel_table_count = plugins_.kernel_tables().size();
+    if (dvt_image_open_memory(bytes.data(), bytes.size(), &image_options, &raw, &error) != DVT_OK) {
       return status_of(error);
     }
     const ImagePtr image(raw);
@@ -47,6 +54,7 @@ class VerifyCommand final : public Command {
               double elapsed_ns) const;
 
   std::string path_;
+  PluginArguments plugins_;
 };
 
 const char* segment_name(uint32_t kind) {

@@ -109,12 +109,24 @@ struct Attribute {
   AttributeValue value;
 };
 
+}  // namespace davit::ir
+
+namespace davit::ops {
+class PluginOperators;
+}
+
+namespace davit::ir {
+
 class Module {
  public:
   // ---- Model-wide --------------------------------------------------------------------------
   std::string source_name;                       // File name without folders.
   std::string source_digest;                     // XXH3-128 of what was imported, in hex.
   std::map<std::string, int64_t> opset_imports;  // Domain ("" is ai.onnx) to version.
+
+  // What plug-ins add to the operators (ops/plugin.hpp), or null; whoever compiles owns it. The
+  // graph only carries it.
+  const ops::PluginOperators* plugin_operators = nullptr;
 
   SymbolId intern_symbol(std::string_view name);
   [[nodiscard]] std::string_view symbol_name(SymbolId id) const;

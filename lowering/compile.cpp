@@ -14,6 +14,7 @@
 #include "ir/verify.hpp"
 #include "lowering/lower.hpp"
 #include "ops/definition.hpp"
+#include "ops/plugin.hpp"
 
 namespace davit::compiler {
 namespace {
@@ -94,6 +95,10 @@ std::string canonical_options(const CompileOptions& options) {
   if (options.plan_budget_ms != CompileOptions().plan_budget_ms) {
     text += " plan-budget-ms=" + std::to_string(options.plan_budget_ms);
   }
+  for (const DvtPlugin* plugin : options.plugins) {
+    text += " plugin=" + std::string(plugin->name) + ":" +
+            (plugin->version == nullptr ? "" : plugin->version);
+  }
   for (const std::string& pass : options.disabled_passes) text += " disable-pass=" + pass;
   for (const std::string& pass : options.enabled_passes) text += " enable-pass=" + pass;
   for (const std::string& pass : options.only_passes) text += " only-pass=" + pass;
@@ -147,6 +152,23 @@ Status expand_functions(ir::Module& module) {
   return {};
 }
 
+// The passes of plug-ins.
+Result<std::vector<passes::Rewrite>> plugin_rewrites(std::span<const DvtPlugin* const> plugins) {
+  std::vector<passes::Rewrite> rewrites;
+  for (const DvtPlugin* plugin : plugins) {
+    for (size_t i = 0; i < plugin->pass_count; ++i) {
+      const DvtPluginPass& pass = plugin->passes[i];
+      auto rewrite = passes::make_rewrite(pass.name, pass.pattern, pass.replacement);
+      if (!rewrite.ok()) return std::move(rewrite.status());
+      rewrite->is_late = pass.stage == DVT_PLUGIN_AFTER;
+      rewrite->domain = pass.domain == nullptr ? "" : pass.domain;
+      rewrite->version = pass.version;
+      rewrites.push_back(std::move(*rewrite));
+    }
+  }
+  return rewrites;
+}
+
 Status prepare_module(ir::Module& module, const CompileOptions& options, Stages& stages,
                       CompileReport& report) {
   stages.start("bind shapes");
@@ -164,10 +186,13 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   if (options.on_pass) {
     if (status = options.on_pass("bind_shapes", module); !status.ok()) return status;
   }
+  auto rewrites = plugin_rewrites(options.plugins);
+  if (!rewrites.ok()) return std::move(rewrites.status());
   auto simplified = passes::simplify(module, {.level = options.level,
                                               .disabled = options.disabled_passes,
                                               .enabled = options.enabled_passes,
                                               .only = options.only_passes,
+                                              .rewrites = std::move(*rewrites),
                                               .after_pass = options.on_pass});
   if (!simplified.ok()) return std::move(simplified.status());
   report.folded_nodes = simplified->folded_nodes;
@@ -196,6 +221,9 @@ void report_schedule(const lowering::Lowered& lowered, const CompileOptions& opt
 Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& options,
                                      CompileReport& report) {
   Stages stages(options, report);
+  auto plugin_operators = ops::PluginOperators::create(options.plugins);
+  if (!plugin_operators.ok()) return std::move(plugin_operators.status());
+  module.plugin_operators = plugin_operators->get();
   if (Status status = prepare_module(module, options, stages, report); !status.ok()) return status;
 
   stages.start("lower");
@@ -225,7 +253,9 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   report.constant_bytes = model.constants.size();
 
   stages.start("write image");
-  auto bytes = image::write_image(model);
+  auto bytes = image::write_image(model, module.plugin_operators == nullptr
+                                             ? std::span<const DvtKernelTable>()
+                                             : module.plugin_operators->kernel_tables());
   if (!bytes.ok()) return std::move(bytes.status());
   report.file_bytes = bytes->size();
   stages.finish();

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "davit/plugin.h"
 #include "ir/module.hpp"
 #include "ir/passes/passes.hpp"
 #include "schema/layout.h"
@@ -40,6 +41,9 @@ struct CompileOptions {
   // It pays when it promises at most this part of the time on one worker. Executors, which measure,
   // want 5 % too.
   double schedule_gain = 0.95;
+  // Plug-ins (davit/plugin.h), loaded or linked in: their operators and rewrites. Executors need
+  // their kernels: DvtImageOptions.kernel_tables.
+  std::vector<const DvtPlugin*> plugins;
   // Bounds the search for a smaller arena; nominal, see lowering/memory_plan/planner.hpp. 0: none.
   uint64_t plan_budget_ms = 1000;
   // Told before each stage starts, with the seconds the last one took. May be empty.
@@ -56,7 +60,7 @@ struct CompileReport {
   };
   std::vector<Stage> stages;
   // What the passes did, and what they recognised but left alone.
-  std::vector<std::pair<std::string_view, uint32_t>> pass_changes;
+  std::vector<std::pair<std::string, uint32_t>> pass_changes;
   std::vector<passes::Refusal> refusals;
   std::vector<std::string> external_files;  // Paths of weights beside the model file.
   uint32_t source_nodes = 0, folded_nodes = 0, dead_nodes = 0, aliased_nodes = 0, image_nodes = 0;
@@ -65,7 +69,7 @@ struct CompileReport {
   // Of the schedule: workers (0: there is none), and what it promises by modelled costs.
   uint32_t schedule_workers = 0;
   double schedule_ns = 0, sequential_ns = 0;
-  std::string why_no_schedule;  // When more than one worker was asked for.
+  std::string why_no_schedule;   // When more than one worker was asked for.
   std::string_view plan_method;  // See lowering::Plan; empty when nothing was planned.
 };
 

@@ -6,6 +6,7 @@
 #include "base/dtype.hpp"
 #include "davit/davit.h"
 #include "ops/defs/families.hpp"
+#include "ops/plugin.hpp"
 
 namespace davit::ops {
 namespace {
@@ -97,7 +98,9 @@ const OperatorDefinition* find_operator(const ir::Module& module, ir::NodeId nod
   for (; at != all.end() && key_of(*at) == key; ++at) {
     if (version >= at->since_version && version <= at->until_version) return &*at;
   }
-  return nullptr;
+  return module.plugin_operators == nullptr
+             ? nullptr
+             : module.plugin_operators->find(key.first, key.second, version);
 }
 
 const DvtKernel* find_kernel(std::string_view name) {

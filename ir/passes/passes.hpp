@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -175,16 +176,37 @@ struct SimplifyReport {
   uint32_t folded_nodes = 0;
   uint32_t dead_nodes = 0;
   uint32_t rounds = 0;
-  // Changes by pass, in the order of all_passes(), without passes that changed nothing.
-  std::vector<std::pair<std::string_view, uint32_t>> changes;
+  // Changes by pass, rewrites first, then in the order of all_passes(); without passes that changed
+  // nothing.
+  std::vector<std::pair<std::string, uint32_t>> changes;
   Refusals refusals;  // Of the last run of each pass.
 };
+
+// A rewrite from outside (plug-ins): see pattern.hpp.
+class Pattern;
+struct Rewrite {
+  std::string name;
+  bool is_late = false;  // After the passes of -O2 rather than before all optional ones.
+  std::shared_ptr<const Pattern> pattern, replacement;
+  std::string domain;  // Of the operators that the replacement brings, and its version.
+  int64_t version = 1;
+};
+
+// `pattern` and `replacement` in the text form of pattern.hpp. Inputs of the replacement are inputs
+// of the pattern by name, outputs by place. DVT_INVALID_ARGUMENT says which of the two is wrong.
+Result<Rewrite> make_rewrite(std::string name, std::string_view pattern,
+                             std::string_view replacement);
+
+// Once over all nodes. Nodes that it makes are not looked at again.
+Result<uint32_t> run_rewrite(const Rewrite& rewrite, ir::Module& module, Refusals& refusals);
 
 struct SimplifyOptions {
   Level level = Level::kEliminate;
   // Passes to leave out, to run whatever the level, and, when there are any, to run in place of
   // those of the level. A name that is no optional pass is DVT_INVALID_ARGUMENT.
   std::vector<std::string> disabled, enabled, only;
+  // Passes of their own names, at every level, unless they are disabled.
+  std::vector<Rewrite> rewrites;
   // Called after every pass that ran, also one that changed nothing. An error ends simplify(),
   // which returns it. May be empty.
   std::function<Status(std::string_view pass, const ir::Module& module)> after_pass;

@@ -58,10 +58,12 @@ bool lists(std::span<const std::string> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-Status check_names(std::span<const std::string> names, std::string_view what) {
+Status check_names(std::span<const std::string> names, std::string_view what,
+                   std::span<const Rewrite> rewrites = {}) {
   for (const std::string& name : names) {
     std::string optional_passes;
-    bool found = false;
+    bool found = std::any_of(rewrites.begin(), rewrites.end(),
+                             [&](const Rewrite& rewrite) { return rewrite.name == name; });
     for (const Pass& pass : kPasses) {
       if (pass.level == Level::kRequired) continue;
       found = found || pass.name == name;
@@ -77,6 +79,17 @@ Status check_names(std::span<const std::string> names, std::string_view what) {
   return {};
 }
 
+// DVT_INTERNAL when the pass broke the graph.
+Status verify_after(std::string_view pass, const ir::Module& module) {
+  Status status = ir::verify(module);
+  if (status.ok()) return status;
+  status.detail().code = DVT_INTERNAL;
+  status.detail().stage = DVT_STAGE_OPTIMISE;
+  status.detail().message =
+      "pass " + std::string(pass) + " broke the graph: " + status.detail().message;
+  return status;
+}
+
 // One call of simplify().
 class Simplifier {
  public:
@@ -88,8 +101,12 @@ class Simplifier {
     if (Status status = run_one(kRemoveDeadNodes); !status.ok()) return status;
     Status unsupported = check_supported(module_);
     // An If may turn out to be its other branch.
-    if (!unsupported.ok() && module_.graph_count() == 1) return unsupported;
-    Status status = run_level(Level::kEliminate);
+    if (!unsupported.ok() && module_.graph_count() == 1 && options_.rewrites.empty()) {
+      return unsupported;
+    }
+    Status status = run_rewrites(/*late=*/false);
+    if (status.ok()) status = run_level(Level::kEliminate);
+    if (status.ok()) status = run_rewrites(/*late=*/true);
     if (!unsupported.ok()) {
       if (!status.ok()) return unsupported;
       status = check_supported(module_);
@@ -97,6 +114,10 @@ class Simplifier {
     if (status.ok()) status = check_sequences(module_, refusals_[kExpandSequencesAt]);
     if (status.ok()) status = run_level(Level::kFuse);
     if (!status.ok()) return status;
+    for (size_t i = 0; i < options_.rewrites.size(); ++i) {
+      if (rewrite_changes_[i] == 0) continue;
+      report_.changes.emplace_back(options_.rewrites[i].name, rewrite_changes_[i]);
+    }
     for (size_t i = 0; i < kPasses.size(); ++i) {
       if (changes_[i] != 0) report_.changes.emplace_back(kPasses[i].name, changes_[i]);
       report_.refusals.insert(report_.refusals.end(), refusals_[i].begin(), refusals_[i].end());
@@ -145,8 +166,32 @@ class Simplifier {
     return options_.after_pass ? options_.after_pass(pass.name, module_) : Status();
   }
 
+  // Those of one stage until nothing changes, with what lowering needs in between.
+  Status run_rewrites(bool late) {
+    for (size_t i = 0; i < options_.rewrites.size(); ++i) {
+      const Rewrite& rewrite = options_.rewrites[i];
+      if (rewrite.is_late != late || lists(options_.disabled, rewrite.name)) continue;
+      Refusals refusals;
+      for (uint32_t round = 0; round < kRoundsMax; ++round) {
+        if (Status status = run_level(Level::kRequired); !status.ok()) return status;
+        refusals.clear();
+        auto changes = run_rewrite(rewrite, module_, refusals);
+        if (!changes.ok()) return std::move(changes.status());
+        if (*changes == 0) break;
+        rewrite_changes_[i] += *changes;
+        total_changes_ += *changes;
+        Status status = verify_after(rewrite.name, module_);
+        if (status.ok() && options_.after_pass) status = options_.after_pass(rewrite.name, module_);
+        if (!status.ok()) return status;
+      }
+      report_.refusals.insert(report_.refusals.end(), refusals.begin(), refusals.end());
+    }
+    return total_changes_ == 0 ? Status() : run_level(Level::kRequired);
+  }
+
   ir::Module& module_;
   const SimplifyOptions& options_;
+  std::vector<uint32_t> rewrite_changes_ = std::vector<uint32_t>(options_.rewrites.size());
   SimplifyReport report_;
   std::array<Refusals, kPasses.size()> refusals_;
   std::array<uint32_t, kPasses.size()> changes_{};
@@ -197,17 +242,13 @@ std::span<const Pass> all_passes() {
 Result<uint32_t> run_pass(const Pass& pass, ir::Module& module, Refusals& refusals) {
   Result<uint32_t> result = pass.run(module, refusals);
   if (!result.ok()) return result;
-  Status status = ir::verify(module);
-  if (status.ok()) return result;
-  status.detail().code = DVT_INTERNAL;
-  status.detail().stage = DVT_STAGE_OPTIMISE;
-  status.detail().message =
-      "pass " + std::string(pass.name) + " broke the graph: " + status.detail().message;
-  return status;
+  Status status = verify_after(pass.name, module);
+  if (!status.ok()) return status;
+  return result;
 }
 
 Result<SimplifyReport> simplify(ir::Module& module, const SimplifyOptions& options) {
-  Status status = check_names(options.disabled, "disabled");
+  Status status = check_names(options.disabled, "disabled", options.rewrites);
   if (status.ok()) status = check_names(options.enabled, "enabled");
   if (status.ok()) status = check_names(options.only, "run alone");
   if (!status.ok()) return status;

@@ -102,6 +102,30 @@ DvtTaskCost cost_of_kernel(const NodeView& node) {
   return cost;
 }
 
+Status infer_by_kernel(const NodeView& node, const Recipe& recipe,
+                       std::span<InferredOutput> outputs) {
+  StaticCall call;
+  if (!call.describe(node, recipe)) return {};
+  for (size_t i = 0; i < recipe.outputs.size(); ++i) {
+    if (recipe.outputs[i] != ir::kNone) call.results()[i].dtype = outputs[recipe.outputs[i]].dtype;
+  }
+  std::array<char, 256> reason{};
+  const DvtCode code =
+      recipe.kernel->infer(call.get(), call.results(), reason.data(), reason.size());
+  if (code != DVT_OK) {
+    return node.error(code, std::string(recipe.kernel->name) + " refuses: " + reason.data());
+  }
+  const bool is_bound = (recipe.kernel->flags & DVT_KERNEL_SHAPES_OUTPUTS) != 0;
+  for (size_t i = 0; i < recipe.outputs.size(); ++i) {
+    if (recipe.outputs[i] == ir::kNone) continue;
+    const DvtTensor& tensor = call.results()[i];
+    ir::Shape shape(tensor.rank);
+    for (uint32_t d = 0; d < tensor.rank && !is_bound; ++d) shape[d] = ir::Dim(tensor.dims[d]);
+    outputs[recipe.outputs[i]].shape = std::move(shape);
+  }
+  return {};
+}
+
 int64_t present_outputs(const NodeView& node) {
   int64_t mask = 0;
   for (uint32_t i = 0; i < node.output_count(); ++i) {

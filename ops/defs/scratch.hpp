@@ -19,6 +19,11 @@ Status add_workspaces(const NodeView& node, Recipe& recipe, size_t count = 1);
 // The kernel's own cost(), for definitions whose kernel has one.
 DvtTaskCost cost_of_kernel(const NodeView& node);
 
+// Shapes of the node's outputs by the kernel's infer(), where all that it needs is known. The
+// dtypes of `outputs` are set. An extent that depends on data stays open.
+Status infer_by_kernel(const NodeView& node, const Recipe& recipe,
+                       std::span<InferredOutput> outputs);
+
 // Bit i: the node's output i is there. For kernels whose recipe lists present outputs only.
 int64_t present_outputs(const NodeView& node);
 

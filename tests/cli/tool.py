@@ -80,14 +80,15 @@ def value_info(name, element, dims):
     return field(1, 2, name.encode()) + field(2, 2, field(1, 2, tensor_type))
 
 
-def onnx_model(nodes, inputs, outputs, opset=13, initializers=()):
+def onnx_model(nodes, inputs, outputs, opset=13, initializers=(), extra=None):
     """nodes: (op, domain, name, inputs, outputs); inputs and outputs: (name, element type, dims);
-    initializers: messages."""
+    initializers: messages; extra: fields of a node, by its name."""
     graph = b""
     for op, domain, name, node_in, node_out in nodes:
         node = b"".join(field(1, 2, i.encode()) for i in node_in)
         node += b"".join(field(2, 2, o.encode()) for o in node_out)
         node += field(3, 2, name.encode()) + field(4, 2, op.encode())
+        node += (extra or {}).get(name, b"")
         graph += field(1, 2, node + (field(7, 2, domain.encode()) if domain else b""))
     graph += field(2, 2, b"g")
     graph += b"".join(field(5, 2, tensor) for tensor in initializers)

@@ -24,3 +24,9 @@ export PKG_CONFIG_PATH="$prefix/$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$work
 cc -std=c11 -Wall -Wextra -Werror -o "$work/consumer" "$here/consumer.c" \
   $(pkg-config --cflags --libs davit)
 "$work/consumer" "$image"
+
+echo "== a plug-in"
+# shellcheck disable=SC2046
+cc -std=c11 -O2 -shared -fPIC -Wall -Wextra -Werror $(pkg-config --cflags davit) \
+  "$here/../../examples/plugin/acme.c" -o "$work/acme.so" -lm
+"$work/consumer" "$image" "$work/acme.so"

@@ -1,0 +1,168 @@
+/* A plug-in: two operators of the domain acme with kernels of their own, and a rewrite that puts
+ * one of them in the place of what exporters write out. Built out of tree, against the installed
+ * headers alone:
+ *
+ *   cc -std=c11 -O2 -shared -fPIC $(pkg-config --cflags davit) acme.c -o acme.so -lm
+ *   davit run model.onnx --plugin ./acme.so
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "davit/plugin.h"
+
+static bool same_tensors(const DvtTensor* a, const DvtTensor* b) {
+  if (a->dtype != b->dtype || a->rank != b->rank) return false;
+  for (uint32_t i = 0; i < a->rank; ++i) {
+    if (a->dims[i] != b->dims[i]) return false;
+  }
+  return true;
+}
+
+/* Refuses what run() could not survive: images are untrusted. */
+static DvtCode check_same(const DvtContext* ctx, char* reason, size_t size) {
+  if (ctx->input_count == 1 && ctx->output_count == 1 && dvt_input(ctx, 0) != NULL &&
+      dvt_output(ctx, 0) != NULL) {
+    const DvtTensor* x = dvt_input(ctx, 0)->tensor;
+    const DvtTensor* y = dvt_output(ctx, 0)->tensor;
+    if (x != NULL && y != NULL && x->dtype == DVT_F32 && same_tensors(x, y)) return DVT_OK;
+  }
+  if (reason != NULL) snprintf(reason, size, "one f32 tensor in and one of its shape out expected");
+  return DVT_INVALID_ARGUMENT;
+}
+
+static DvtCode infer_same(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
+  if (ctx->input_count == 1 && ctx->output_count == 1 && dvt_input(ctx, 0) != NULL) {
+    const DvtTensor* x = dvt_input(ctx, 0)->tensor;
+    return dvt_set_shape(&outputs[0], x->rank, x->dims);
+  }
+  if (reason != NULL) snprintf(reason, size, "one input and one output expected");
+  return DVT_INVALID_ARGUMENT;
+}
+
+/* ---- MovingAverage: the mean of each element and those before it along the last axis ----------
+ */
+
+typedef struct MovingAverageAttributes {
+  int64_t window; /* Elements, itself included. */
+} MovingAverageAttributes;
+
+static DvtCode check_average(const DvtContext* ctx, char* reason, size_t size) {
+  const DvtCode code = check_same(ctx, reason, size);
+  const MovingAverageAttributes* attributes = ctx->attributes;
+  if (code != DVT_OK || (attributes->window > 0 && dvt_input(ctx, 0)->tensor->rank > 0))
+    return code;
+  if (reason != NULL) snprintf(reason, size, "window and rank: expected at least 1");
+  return DVT_INVALID_ARGUMENT;
+}
+
+static DvtCode run_average(void* context) {
+  const DvtContext* ctx = context;
+  const MovingAverageAttributes* attributes = ctx->attributes;
+  const DvtTensor* tensor = dvt_input(ctx, 0)->tensor;
+  const int64_t row = tensor->dims[tensor->rank - 1];
+  const int64_t count = (int64_t)(tensor->bytes / sizeof(float));
+  const float* x = dvt_input(ctx, 0)->data;
+  float* y = dvt_output(ctx, 0)->data;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t before = i % row + 1;
+    const int64_t window = before < attributes->window ? before : attributes->window;
+    double sum = 0;
+    for (int64_t k = 0; k < window; ++k) sum += (double)x[i - k];
+    y[i] = (float)(sum / (double)window);
+  }
+  return DVT_OK;
+}
+
+/* ---- Swish: x * sigmoid(x) ---------------------------------------------------------------------
+ */
+
+static DvtCode run_swish(void* context) {
+  const DvtContext* ctx = context;
+  const int64_t count = (int64_t)(dvt_input(ctx, 0)->tensor->bytes / sizeof(float));
+  const float* x = dvt_input(ctx, 0)->data;
+  float* y = dvt_output(ctx, 0)->data;
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] / (1.0F + expf(-x[i]));
+  return DVT_OK;
+}
+
+/* ---- What Davit gets to see --------------------------------------------------------------------
+ */
+
+static const DvtAttribute average_attributes[] = {
+    {"window", offsetof(MovingAverageAttributes, window), 1, 'i'},
+};
+static const MovingAverageAttributes average_defaults = {.window = 3};
+
+static const DvtKernel kernels[] = {
+    {.name = "acme.MovingAverage.f32",
+     .abi_version = DVT_KERNEL_ABI_VERSION,
+     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE,
+     .input_min = 1,
+     .input_max = 1,
+     .output_min = 1,
+     .output_max = 1,
+     .attribute_bytes = sizeof(MovingAverageAttributes),
+     .attribute_count = 1,
+     .attributes = average_attributes,
+     .run = run_average,
+     .check = check_average,
+     .infer = infer_same},
+    {.name = "acme.Swish.f32",
+     .abi_version = DVT_KERNEL_ABI_VERSION,
+     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE,
+     .input_min = 1,
+     .input_max = 1,
+     .output_min = 1,
+     .output_max = 1,
+     .run = run_swish,
+     .check = check_same,
+     .infer = infer_same},
+};
+
+static const DvtPluginOperator operators[] = {
+    {.domain = "acme",
+     .name = "MovingAverage",
+     .since_version = 1,
+     .until_version = INT64_MAX,
+     .input_min = 1,
+     .input_max = 1,
+     .output_min = 1,
+     .output_max = 1,
+     .kernel = "acme.MovingAverage",
+     .default_attributes = &average_defaults},
+    {.domain = "acme",
+     .name = "Swish",
+     .since_version = 1,
+     .until_version = INT64_MAX,
+     .input_min = 1,
+     .input_max = 1,
+     .output_min = 1,
+     .output_max = 1,
+     .kernel = "acme.Swish"},
+};
+
+static const DvtPluginPass passes[] = {
+    {.name = "acme_fuse_swish",
+     .stage = DVT_PLUGIN_BEFORE,
+     .pattern = "input %x: f32 (%s) = Sigmoid (%x) (%y) = Mul (%x, %s) output (%y)",
+     .replacement = "input %x (%y) = acme::Swish (%x) output (%y)",
+     .domain = "acme",
+     .version = 1},
+};
+
+static const DvtPlugin plugin = {
+    .struct_size = sizeof(DvtPlugin),
+    .abi_version = DVT_PLUGIN_ABI_VERSION,
+    .name = "acme",
+    .version = "1.0",
+    .kernels = {.kernels = kernels, .count = sizeof kernels / sizeof kernels[0]},
+    .operators = operators,
+    .operator_count = sizeof operators / sizeof operators[0],
+    .passes = passes,
+    .pass_count = sizeof passes / sizeof passes[0],
+};
+
+const DvtPlugin* dvt_plugin(void) {
+  return &plugin;
+}

@@ -1,0 +1,199 @@
+// plugin.cpp: loads plug-ins and checks their records.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <new>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/status.hpp"
+#include "davit/plugin.h"
+
+using davit::Status;
+
+namespace {
+
+Status invalid(const DvtPlugin& plugin, const std::string& message) {
+  const char* name = plugin.name == nullptr ? "?" : plugin.name;
+  return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_LOAD,
+                "plug-in '" + std::string(name) + "': " + message);
+}
+
+bool empty(const char* text) {
+  return text == nullptr || *text == '\0';
+}
+
+bool is_davits(std::string_view kernel) {
+  const DvtKernelTable table = dvt_cpu_kernels();
+  for (size_t i = 0; i < table.count; ++i) {
+    if (kernel == table.kernels[i].name) return true;
+  }
+  return false;
+}
+
+Status check_attributes(const DvtPlugin& plugin, const DvtKernel& kernel) {
+  uint32_t end = 0;
+  for (uint32_t i = 0; i < kernel.attribute_count; ++i) {
+    const DvtAttribute& attribute = kernel.attributes[i];
+    if (empty(attribute.name) || attribute.offset != end || attribute.count == 0 ||
+        (attribute.kind != 'i' && attribute.kind != 'f')) {
+      return invalid(plugin, "kernel " + std::string(kernel.name) + ": attribute " +
+                                 std::to_string(i) +
+                                 " needs a name, the offset where the last one ends, a count and "
+                                 "the kind 'i' or 'f'");
+    }
+    end += 8U * attribute.count;
+  }
+  if (end == kernel.attribute_bytes) return {};
+  return invalid(plugin, "kernel " + std::string(kernel.name) + ": attribute_bytes is " +
+                             std::to_string(kernel.attribute_bytes) + ", its attributes have " +
+                             std::to_string(end));
+}
+
+Status check_kernels(const DvtPlugin& plugin, std::set<std::string_view>& names) {
+  if (plugin.kernels.count > 0 && plugin.kernels.kernels == nullptr) {
+    return invalid(plugin, "kernels is NULL");
+  }
+  for (size_t i = 0; i < plugin.kernels.count; ++i) {
+    const DvtKernel& kernel = plugin.kernels.kernels[i];
+    if (empty(kernel.name)) {
+      return invalid(plugin, "kernel " + std::to_string(i) + " has no name");
+    }
+    const std::string name = kernel.name;
+    if (is_davits(name)) return invalid(plugin, "kernel " + name + " is one of Davit's own");
+    if (!names.insert(kernel.name).second) {
+      return invalid(plugin, "kernel " + name + " is there twice");
+    }
+    if (kernel.abi_version != DVT_KERNEL_ABI_VERSION) {
+      return Status(DVT_VERSION_MISMATCH, DVT_STAGE_LOAD,
+                    "plug-in '" + std::string(plugin.name) + "': kernel " + name +
+                        " was built for kernel ABI " + std::to_string(kernel.abi_version) +
+                        ", this is " + std::to_string(DVT_KERNEL_ABI_VERSION));
+    }
+    if (kernel.run == nullptr || kernel.check == nullptr || kernel.infer == nullptr) {
+      return invalid(plugin, "kernel " + name + " needs run, check and infer");
+    }
+    if (Status status = check_attributes(plugin, kernel); !status.ok()) return status;
+  }
+  return {};
+}
+
+bool has_kernel(const std::set<std::string_view>& names, const std::string& base) {
+  if (names.contains(base)) return true;
+  const auto at = names.lower_bound(base + ".");
+  return at != names.end() && at->starts_with(base + ".");
+}
+
+Status check_operators(const DvtPlugin& plugin, const std::set<std::string_view>& kernels) {
+  if (plugin.operator_count > 0 && plugin.operators == nullptr) {
+    return invalid(plugin, "operators is NULL");
+  }
+  for (size_t i = 0; i < plugin.operator_count; ++i) {
+    const DvtPluginOperator& op = plugin.operators[i];
+    if (empty(op.domain) || empty(op.name) || empty(op.kernel)) {
+      return invalid(plugin,
+                     "operator " + std::to_string(i) + " needs a domain, a name and a kernel");
+    }
+    const std::string name = std::string(op.domain) + "::" + op.name;
+    const std::string_view domain = op.domain;
+    if (domain == "ai.onnx" || domain == "ai.onnx.ml" || domain == "davit") {
+      return invalid(plugin, "operator " + name + ": the domain is not the plug-in's");
+    }
+    if (op.since_version < 1 || op.until_version < op.since_version ||
+        op.input_min > op.input_max || op.output_min > op.output_max || op.output_max == 0) {
+      return invalid(plugin, "operator " + name + ": a minimum is above its maximum");
+    }
+    if (!has_kernel(kernels, op.kernel)) {
+      return invalid(plugin, "operator " + name + ": there is no kernel " + op.kernel + " or " +
+                                 op.kernel + ".DTYPE");
+    }
+  }
+  return {};
+}
+
+Status check_passes(const DvtPlugin& plugin) {
+  if (plugin.pass_count > 0 && plugin.passes == nullptr) return invalid(plugin, "passes is NULL");
+  for (size_t i = 0; i < plugin.pass_count; ++i) {
+    const DvtPluginPass& pass = plugin.passes[i];
+    if (empty(pass.name) || empty(pass.pattern) || empty(pass.replacement)) {
+      return invalid(plugin,
+                     "pass " + std::to_string(i) + " needs a name, a pattern and a replacement");
+    }
+    if (pass.stage > DVT_PLUGIN_AFTER) {
+      return invalid(plugin, "pass " + std::string(pass.name) + ": there is no stage " +
+                                 std::to_string(pass.stage));
+    }
+  }
+  return {};
+}
+
+Status check(const DvtPlugin* plugin) {
+  if (plugin == nullptr) {
+    return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_LOAD, "dvt_plugin() returned NULL");
+  }
+  if (plugin->abi_version != DVT_PLUGIN_ABI_VERSION || plugin->struct_size != sizeof(DvtPlugin)) {
+    Status status(DVT_VERSION_MISMATCH, DVT_STAGE_LOAD,
+                  "the plug-in was built for another version of davit/plugin.h");
+    status.detail().expected = "ABI " + std::to_string(DVT_PLUGIN_ABI_VERSION) + ", " +
+                               std::to_string(sizeof(DvtPlugin)) + " bytes";
+    status.detail().got = "ABI " + std::to_string(plugin->abi_version) + ", " +
+                          std::to_string(plugin->struct_size) + " bytes";
+    return status;
+  }
+  if (empty(plugin->name)) return invalid(*plugin, "it has no name");
+  std::set<std::string_view> kernels;
+  Status status = check_kernels(*plugin, kernels);
+  if (status.ok()) status = check_operators(*plugin, kernels);
+  if (status.ok()) status = check_passes(*plugin);
+  return status;
+}
+
+Status load(const char* path, const DvtPlugin** plugin) {
+  // dlopen() looks for names without a slash along the library path: a file is what is meant.
+  std::string file = path;
+  if (file.find('/') == std::string::npos) file.insert(0, "./");
+  void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = ::dlerror();
+    return Status(DVT_IO_ERROR, DVT_STAGE_LOAD,
+                  "cannot load plug-in " + file + ": " + (reason == nullptr ? "?" : reason));
+  }
+  using Entry = const DvtPlugin* (*)();
+  void* symbol = ::dlsym(library, "dvt_plugin");
+  if (symbol == nullptr) {
+    ::dlclose(library);
+    return Status(DVT_IO_ERROR, DVT_STAGE_LOAD, file + " is no plug-in: it exports no dvt_plugin");
+  }
+  Entry entry = nullptr;
+  static_assert(sizeof entry == sizeof symbol, "POSIX: a function fits an object pointer");
+  std::memcpy(&entry, &symbol, sizeof entry);
+  *plugin = entry();
+  return check(*plugin);
+}
+
+template <class Function>
+DvtCode guarded(DvtError* error, const Function& function) {
+  try {
+    const Status status = function();
+    status.to_c(error);
+    return status.code();
+  } catch (const std::bad_alloc&) {
+    const Status status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "not enough memory for a plug-in");
+    status.to_c(error);
+    return status.code();
+  }
+}
+
+}  // namespace
+
+extern "C" DvtCode dvt_plugin_load(const char* path, const DvtPlugin** plugin, DvtError* error) {
+  *plugin = nullptr;
+  const DvtCode code = guarded(error, [&] { return load(path, plugin); });
+  if (code != DVT_OK) *plugin = nullptr;
+  return code;
+}
+
+extern "C" DvtCode dvt_plugin_check(const DvtPlugin* plugin, DvtError* error) {
+  return guarded(error, [&] { return check(plugin); });
+}

@@ -1,0 +1,136 @@
+"""--plugin: operators, kernels and rewrites from a shared object (examples/plugin)."""
+
+import os
+import subprocess
+import unittest
+
+import tool
+from tool import davit
+
+ACME = os.environ["DAVIT_ACME_PLUGIN"]
+
+
+class PluginTest(tool.ToolTest):
+
+    def model(self, *, window=None):
+        """y = m * sigmoid(m), m the moving average of four floats."""
+        nodes = [("MovingAverage", "acme", "average", ["x"], ["m"]),
+                 ("Sigmoid", "", "gate", ["m"], ["s"]), ("Mul", "", "swish", ["m", "s"], ["y"])]
+        extra = {} if window is None else {"average": tool.field(5, 2, window)}
+        model = tool.onnx_model(nodes, [("x", 1, [4])], [("m", 1, [4]), ("y", 1, [4])], extra=extra)
+        return self.path("m.onnx", model)
+
+    def test_an_operator_of_a_plugin(self):
+        model, out = self.model(), self.path("m.npy")
+        for target in ("cpu", "ascend"):
+            result, document = self.davit_json(
+                "run", model, "--plugin", ACME, "--target", target, "--input", "4xf32=3,6,9,0",
+                "--output-data", "m=@" + out)
+            self.check_passed(result)
+            self.assertEqual(tool.read_npy(out, "f"), [3, 4.5, 6, 5])
+            swish = document["result"]["outputs"][1]
+            self.assertAlmostEqual(swish["max"], 5.98516, places=4)
+
+    def test_attributes(self):
+        def attribute(name, kind, payload):
+            return tool.field(1, 2, name.encode()) + tool.field(20, 0, kind) + payload
+        out = self.path("m.npy")
+        model = self.model(window=attribute("window", 2, tool.field(3, 0, 2)))
+        self.check_passed(davit("run", model, "--plugin", ACME, "--input", "4xf32=3,6,9,0",
+                                "--output-data", "m=@" + out))
+        self.assertEqual(tool.read_npy(out, "f"), [3, 4.5, 7.5, 4.5])
+        for bad, code, words in ((attribute("window", 2, tool.field(3, 0, 0)), 3, "window"),
+                                 (attribute("width", 2, tool.field(3, 0, 2)), 4, "attribute width"),
+                                 (attribute("window", 3, tool.field(4, 2, b"two")), 4, "window"),
+                                 (attribute("window", 7, tool.field(8, 0, 2) + tool.field(8, 0, 3)),
+                                  3, "at most 1 integers")):
+            result = davit("run", self.model(window=bad), "--plugin", ACME)
+            self.assertEqual(result.code, code, result.out + result.err)
+            self.assertIn(words, result.out + result.err)
+            self.assertIn("average", result.last)
+
+    def test_a_rewrite_of_a_plugin(self):
+        model, image = self.model(), self.path("m.davit")
+        result = davit("compile", model, "-o", image, "--plugin", ACME, "--verbose")
+        self.check_passed(result)
+        self.assertIn("pass acme_fuse_swish", result.err)
+        self.assertIn("2 in the image", result.out)
+        result = davit("compile", model, "-o", image, "--plugin", ACME,
+                       "--disable-pass", "acme_fuse_swish")
+        self.check_passed(result)
+        self.assertIn("3 in the image", result.out)
+        self.check_passed(davit("compare", model, "--plugin", ACME))
+
+    def test_an_image_needs_the_kernels(self):
+        model, image = self.model(), self.path("m.davit")
+        self.check_failed(davit("compile", model, "-o", image), 4, "check", "acme::MovingAverage")
+        self.assertFalse(os.path.exists(image))
+        self.check_passed(davit("compile", model, "-o", image, "--plugin", ACME))
+        result = davit("run", image)
+        self.check_failed(result, 4, "check", 'there is no kernel "acme.MovingAverage.f32"')
+        for command in ("run", "verify"):
+            self.check_passed(davit(command, image, "--plugin", ACME))
+
+    def build(self, name, source):
+        """A shared object of C, in the test's folder."""
+        path = self.path(name)
+        subprocess.run(["cc", "-shared", "-fPIC", "-I", os.environ["DAVIT_INCLUDE"], "-x", "c", "-",
+                        "-o", path], input=source, text=True, check=True)
+        return path
+
+    def record(self, **members):
+        fields = {"struct_size": "sizeof(DvtPlugin)", "abi_version": "DVT_PLUGIN_ABI_VERSION",
+                  "name": '"bad"', **members}
+        body = ", ".join(f".{name} = {value}" for name, value in fields.items())
+        return ('#include "davit/plugin.h"\n'
+                "static DvtCode f(void* c) { (void)c; return 0; }\n"
+                "static DvtCode g(const DvtContext* c, char* r, size_t s)"
+                " { (void)c; (void)r; (void)s; return 0; }\n"
+                "static DvtCode h(const DvtContext* c, DvtTensor* t, char* r, size_t s)"
+                " { (void)c; (void)t; (void)r; (void)s; return 0; }\n"
+                "static const DvtKernel k[] = {{.name = \"bad.K\", .abi_version = 1, .run = f,"
+                " .check = g, .infer = h}};\n"
+                f"static const DvtPlugin p = {{{body}}};\n"
+                "const DvtPlugin* dvt_plugin(void) { return &p; }\n")
+
+    def test_bad_plugins(self):
+        model = self.model()
+        def operator(**members):
+            fields = {"domain": '"bad"', "name": '"K"', "since_version": "1", "until_version": "1",
+                      "input_max": "1", "output_max": "1", "kernel": '"bad.K"', **members}
+            body = ", ".join(f".{name} = {value}" for name, value in fields.items())
+            return {"kernels": "{k, 1}", "operator_count": "1",
+                    "operators": f"(const DvtPluginOperator[]){{{{{body}}}}}"}
+        def rewrite(pattern, replacement):
+            return {"pass_count": "1", "passes": '(const DvtPluginPass[]){{.name = "r", .pattern = "' +
+                    pattern + '", .replacement = "' + replacement + '"}}'}
+        whole = "input %x (%y) = Neg (%x) output (%y)"
+        for members, words in (
+                ({"abi_version": "9"}, "another version"), ({"struct_size": "8"}, "another version"),
+                ({"name": "0"}, "it has no name"),
+                ({"kernels": "{0, 1}"}, "kernels is NULL"),
+                ({"kernels": '{(const DvtKernel[]){{.name = "Relu.f32"}}, 1}'}, "one of Davit's own"),
+                ({"kernels": '{(const DvtKernel[]){{.name = "bad.L", .abi_version = 1}}, 1}'},
+                 "needs run, check and infer"),
+                ({"kernels": '{(const DvtKernel[]){{.name = "bad.L", .abi_version = 7}}, 1}'},
+                 "kernel ABI 7"),
+                (operator(domain='""'), "needs a domain"),
+                (operator(domain='"ai.onnx"'), "not the plug-in's"),
+                (operator(kernel='"bad.Z"'), "there is no kernel bad.Z"),
+                (operator(since_version="2"), "above its maximum"),
+                (rewrite("(%y)", whole), "pass r: pattern"),
+                (rewrite(whole, "input %z (%y) = Neg (%z) output (%y)"), "input 'z'")):
+            path = self.build("bad.so", self.record(**members))
+            result = davit("run", model, "--plugin", path)
+            self.assertIn(result.code, (1, 2, 3), (members, result.out, result.err))
+            self.assertIn(words, result.last, members)
+        self.check_failed(davit("run", model, "--plugin", self.path("none.so")), 1, "load",
+                          "cannot load plug-in")
+        self.check_failed(davit("run", model, "--plugin", self.build("empty.so", "int a;")), 1,
+                          "load", "exports no dvt_plugin")
+        twice = davit("run", model, "--plugin", ACME, "--plugin", ACME)
+        self.assertIn("is there already", twice.last)
+
+
+if __name__ == "__main__":
+    unittest.main()
