@@ -83,8 +83,9 @@ class Contest {
     if (run_heuristics()) return bound_;
     Budget budget(options_.search_steps);
     const uint64_t height = best_.height;
-    const uint64_t bound =
-        search_packing(problem_, {.bound = bound_, .enough = options_.capacity}, best_, budget);
+    const uint64_t bound = search_packing(
+        problem_, {.bound = bound_, .enough = options_.capacity, .on_better = options_.on_better},
+        best_, budget);
     if (best_.height < height) method_ = "search";
     return bound;
   }
@@ -97,6 +98,7 @@ class Contest {
   bool run_heuristics() {
     if (offer(pack_in_time(problem_), "best fit in time")) return true;
     if (offer(pack_back_in_time(problem_), "best fit back in time")) return true;
+    if (offer(pack_from_peak(problem_), "best fit from the peak")) return true;
     Budget skyline_budget(options_.work_max);
     if (offer(pack_skyline(problem_, skyline_budget), "skyline")) return true;
     using Order = std::vector<uint32_t> (*)(const Problem&);
@@ -187,8 +189,9 @@ class BodyContest {
     Packing packing{.offsets = std::vector<uint64_t>(squeezed.index.size()),
                     .height = best_.height};
     Budget budget(options_.search_steps / 2);
-    const uint64_t shown =
-        search_packing(squeezed.problem, {.bound = bound_, .enough = enough}, packing, budget);
+    const uint64_t shown = search_packing(
+        squeezed.problem, {.bound = bound_, .enough = enough, .on_better = options_.on_better},
+        packing, budget);
     if (packing.height < best_.height) {
       method_ = "search";
       best_.height = packing.height;

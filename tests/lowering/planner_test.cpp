@@ -145,6 +145,7 @@ TEST_CASE("each heuristic alone makes valid packings") {
   Budget budget(1'000'000'000);
   check(pack_in_time(problem));
   check(pack_back_in_time(problem));
+  check(pack_from_peak(problem));
   check(pack_skyline(problem, budget));
   for (const bool best_fit : {false, true}) {
     check(pack_in_order(problem, order_by_size(problem), best_fit, budget));
