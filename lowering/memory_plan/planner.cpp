@@ -297,7 +297,10 @@ Result<Plan> plan_memory(std::span<const Interval> intervals, const Constraints&
   if (!bound.ok()) return std::move(bound.status());
   const Boxes boxes = make_boxes(*bodies, options.alignment);
   Plan plan{.offsets = std::vector<uint64_t>(intervals.size()), .lower_bound_bytes = *bound};
-  std::vector<uint64_t> offsets(bodies->size());
+  std::vector<uint64_t> offsets;  // By body. Those without bytes are in no box.
+  for (const Body& body : *bodies) {
+    offsets.push_back(body.fixed == Body::kFree ? body.residue : body.fixed);
+  }
   if (boxes.are_exact && boxes.are_plain) {
     const Squeezed squeezed = squeeze(boxes.items);
     Contest contest(squeezed.problem, *bound, options);
