@@ -148,10 +148,12 @@ Boxes make_boxes(const std::vector<Body>& bodies, uint64_t alignment) {
       item.lower = std::min(item.lower, part.lower);
       item.upper = std::max(item.upper, part.upper);
     }
-    const bool has_residue = body.residue != 0;
+    // Empty members may lie beyond the part.
+    const bool fills_box = body.parts.size() == 1 && body.parts.front().low == 0 &&
+                           body.parts.front().high == body.bytes;
     item.alignment = body.alignment;
     item.fixed = body.fixed;
-    boxes.are_exact = boxes.are_exact && body.parts.size() == 1 && !has_residue;
+    boxes.are_exact = boxes.are_exact && fills_box && body.residue == 0;
     boxes.are_plain = boxes.are_plain && body.alignment <= alignment && body.fixed == Body::kFree;
     boxes.items.push_back(item);
   }

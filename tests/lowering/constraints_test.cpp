@@ -222,6 +222,7 @@ TEST_CASE("random constraints are met, with the fewest bytes there are") {
     CHECK(planned->arena_bytes <= smallest + smallest / 8);
     optimal += planned->arena_bytes == smallest ? 1 : 0;
     CHECK(planned->lower_bound_bytes <= smallest);
+    CHECK(planned->proven_bound_bytes <= smallest);
   }
   CHECK(optimal > kRounds * 3 / 4);
 }
