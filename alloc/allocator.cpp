@@ -35,7 +35,7 @@ DvtCode DvtAllocator::acquire_slowly(uint64_t bytes, uint32_t owner, SpanId* out
     if (code != DVT_OK) return code;
   }
   if (id == 0) return DVT_OUT_OF_MEMORY;
-  heap_.take(id, wanted, owner);
+  id = heap_.take(id, wanted, owner);
   ++malloc_count_;
   *out = id;
   return DVT_OK;
@@ -45,11 +45,12 @@ DvtCode DvtAllocator::acquire_cached(uint64_t bytes, uint32_t owner, SpanId* out
   const uint64_t units = (std::max<uint64_t>(bytes, 1) - 1) / alignment_ + 1;
   if (units > UINT32_MAX || !heap_.prepare(1)) return DVT_OUT_OF_MEMORY;
   const auto wanted = static_cast<uint32_t>(units);
-  SpanId id = heap_.take_parked(wanted, owner);
+  SpanId id = heap_.take_exact(wanted, owner);
   if (id == 0) {
+    heap_.settle_parked();
     id = heap_.search(wanted);
     if (id == 0) return DVT_OUT_OF_MEMORY;
-    heap_.take(id, wanted, owner);
+    id = heap_.take(id, wanted, owner);
   }
   ++malloc_count_;
   *out = id;

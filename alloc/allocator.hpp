@@ -43,13 +43,19 @@ struct DvtAllocator {
     const uint64_t units = ((bytes - 1) >> heap_.shift()) + 1;
     if (units > UINT32_MAX) return acquire_slowly(bytes, owner, out);
     const auto wanted = static_cast<uint32_t>(units);
-    davit::alloc::SpanId id = heap_.take_parked(wanted, owner);
+    davit::alloc::SpanId id = heap_.take_exact(wanted, owner);
     if (id == 0) {
-      id = heap_.find(wanted);
-      if (id == 0 || may_stay_whole(id) || !heap_.prepare(1)) {
+      const auto [found, is_loose] = heap_.settle_and_find(wanted);
+      if (found == 0 || may_stay_whole(found) || !heap_.prepare(1)) {
+        if (is_loose) heap_.list_loose(found);
         return acquire_slowly(bytes, owner, out);
       }
-      heap_.take(id, wanted, owner);
+      id = found;
+      if (is_loose) {
+        heap_.take_loose(id, wanted, owner);
+      } else {
+        id = heap_.take(id, wanted, owner);
+      }
     }
     ++malloc_count_;
     *out = id;

@@ -7,7 +7,8 @@
 //
 // One span, the one freed last, may be parked: free, but neither merged nor listed yet. The next
 // request of its very size takes it as it is, and any other operation first settles it, so that
-// parking changes no decision.
+// parking changes no decision. When what it has merged to is just what is taken next, it is not
+// listed in between: it is loose.
 //
 //   Cold <--cool-- Warm ---take--> Live ---release--> Parked
 //     |             ^               ^                   | |
@@ -66,17 +67,13 @@ class SpanHeap {
 
   // ---- Taking ----
 
-  // The parked span if it has that many units, now live; else 0 and nothing is parked any more.
-  SpanId take_parked(uint32_t units, uint32_t owner) {
+  // The parked span if it has that many units, now live; else 0.
+  SpanId take_exact(uint32_t units, uint32_t owner) {
     const SpanId id = parked_;
-    if (id == 0) return 0;
+    if (id == 0 || spans_[id].units != units) return 0;
     parked_ = 0;
-    if (spans_[id].units == units) {
-      occupy(id, owner);
-      return id;
-    }
-    settle(id);
-    return 0;
+    occupy(id, owner);
+    return id;
   }
   // A warm span, or 0 when it takes a search(): the first of the request's own class if it fits,
   // else the first of the next class that is not empty. Firsts are low, and a span that cold memory
@@ -88,18 +85,58 @@ class SpanHeap {
     const SpanId found = spans_[own].units >= units ? own : above;
     return spans_[found].units >= units ? found : kNil;
   }
+  struct Found {
+    SpanId id;      // 0: it takes a search().
+    bool is_loose;  // In no list.
+  };
+  // settle_parked(), then find(); but if what was parked is what is found, it stays loose.
+  [[nodiscard]] Found settle_and_find(uint32_t units) {
+    SpanId loose = parked_;
+    if (loose == 0) return {find(units), false};
+    parked_ = 0;
+    loose = merge(loose);
+    const uint32_t kind = warm_kind(loose);
+    const uint32_t wanted = size_class(units);
+    uint32_t next = classes_.next_after(wanted);
+    if (kind > wanted && kind < next) next = kind;
+    const SpanId own = lower_of(kind == wanted, loose, heads_[wanted]);
+    const SpanId above = lower_of(kind == next, loose, heads_[next]);
+    const SpanId found = spans_[own].units >= units ? own : above;
+    if (found == loose && spans_[loose].units >= units) return {loose, true};
+    list(loose);
+    return {spans_[found].units >= units ? found : kNil, false};
+  }
   // Looks at all spans of the class, too.
   [[nodiscard]] SpanId search(uint32_t units) const;
   // True when the next `count` spans will not lack metadata.
   [[nodiscard]] bool prepare(int count) {
     return static_cast<size_t>(count) <= unused_.size() || add_unused(count);
   }
-  // Makes the first `units` of a warm span live. Precondition: prepare(1).
-  void take(SpanId id, uint32_t units, uint32_t owner) {
+  // Makes the first `units` of a warm span live; returns their id. What is left of a span keeps its
+  // id and its place in the list where its class stays the same: that saves most of the work, and
+  // lists are as good. Precondition: prepare(1).
+  SpanId take(SpanId id, uint32_t units, uint32_t owner) {
+    Span& span = spans_[id];
+    const uint32_t rest = span.units - units;
+    const bool keeps_class = span.kind == (span.kind == kLast ? kLast : size_class(rest));
+    if (rest > 0 && keeps_class && span.previous != 0) {
+      const SpanId front = cut_front(id, units);
+      occupy(front, owner);
+      return front;
+    }
     unlist(id);
+    if (rest > 0) list(cut(id, units));
+    occupy(id, owner);
+    return id;
+  }
+
+  // The same for a loose one.
+  void take_loose(SpanId id, uint32_t units, uint32_t owner) {
     if (spans_[id].units > units) list(cut(id, units));
     occupy(id, owner);
   }
+  // Puts a loose span where it belongs.
+  void list_loose(SpanId id) { list(id); }
 
   // ---- Giving back ----
 
@@ -192,6 +229,22 @@ class SpanHeap {
     span.units = units;
     return other;
   }
+  // Cuts the first `units` off a span, which keeps its id and its place in its list; returns the
+  // new span before it. Preconditions: prepare(1), the span is not the first of its range.
+  SpanId cut_front(SpanId id, uint32_t units) {
+    const SpanId front = pop_unused();
+    Span& span = spans_[id];
+    Span& head = spans_[front];
+    head.address = span.address;
+    head.units = units;
+    head.previous = span.previous;
+    head.next = id;
+    spans_[span.previous].next = front;
+    span.address += uint64_t{units} << shift_;
+    span.units -= units;
+    span.previous = front;
+    return front;
+  }
   // Takes the next span, which is in no list, into this one.
   void absorb_next(Span& span, SpanId id) {
     const SpanId next = span.next;
@@ -238,9 +291,13 @@ class SpanHeap {
     if (previous == kNil) heads_[span.kind] = next;
   }
 
-  // Merges a span that is backed, free and in no list with its warm neighbours, and lists the
-  // result.
-  SpanId settle(SpanId id) {
+  // The loose span if it may be meant and lies lower, else the other.
+  [[nodiscard]] SpanId lower_of(bool may_be, SpanId loose, SpanId other) const {
+    return may_be && spans_[loose].address < spans_[other].address ? loose : other;
+  }
+
+  // Merges a span that is backed, free and in no list with its warm neighbours.
+  SpanId merge(SpanId id) {
     Span& span = spans_[id];
     if (spans_[span.next].is_warm()) {
       unlist(span.next);
@@ -252,6 +309,10 @@ class SpanHeap {
       absorb_next(spans_[previous], previous);
       id = previous;
     }
+    return id;
+  }
+  SpanId settle(SpanId id) {
+    id = merge(id);
     list(id);
     return id;
   }

@@ -61,7 +61,11 @@ class PlanCommand final : public Command {
     auto plan = lowering::plan_memory(table->intervals, table->constraints,
                                       {.alignment = alignment_,
                                        .search_steps = budget_ms_ * lowering::kSearchStepsPerMs,
-                                       .capacity = capacity_});
+                                       .capacity = capacity_,
+                                       .on_better = [&](uint64_t arena_bytes) {
+                                         session.log("{}: {} bytes\n",
+                                                     format_time(now_ns() - begin), arena_bytes);
+                                       }});
     if (!plan.ok()) {
       ErrorDetail& detail = plan.status().detail();
       // What contradicts itself is the table.

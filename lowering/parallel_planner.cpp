@@ -135,6 +135,7 @@ Result<Plan> plan_parallel_memory(std::span<const Interval> intervals,
   }
   Plan plan = ParallelPacking(intervals, accesses, order, options.alignment).run(*bound);
   plan.lower_bound_bytes = *bound;
+  plan.proven_bound_bytes = *bound;
   return plan;
 }
 

@@ -17,6 +17,9 @@ namespace {
 // The free bytes of pack_in_time(), by offset and by size.
 class Holes {
  public:
+  // What lies below `height` is taken.
+  explicit Holes(uint64_t height = 0) : height_(height) {}
+
   // The offset of `size` free bytes: from the smallest hole that fits, else at the top.
   uint64_t take(uint64_t size) {
     const auto fit = by_size_.lower_bound({size, 0});
@@ -70,7 +73,7 @@ class Holes {
 
   std::map<uint64_t, uint64_t> by_offset_;
   std::set<std::pair<uint64_t, uint64_t>> by_size_;
-  uint64_t height_ = 0;
+  uint64_t height_;
 };
 
 // The unplaced blocks of pack_skyline(): the longest-lived within a stretch of time. A tree as
@@ -233,6 +236,68 @@ std::vector<uint32_t> order_by(const Problem& problem, Key key) {
   return order;
 }
 
+// Plays an allocator through time: `alive` have their offsets below `height`; `born` come in order.
+// Returns the bytes used.
+uint64_t play(const std::vector<Block>& blocks, std::span<const uint32_t> alive,
+              std::span<const uint32_t> born, uint64_t height, std::vector<uint64_t>& offsets) {
+  Holes holes(height);
+  using Death = std::pair<uint32_t, uint32_t>;  // Upper, block.
+  std::priority_queue<Death, std::vector<Death>, std::greater<>> deaths;
+  for (const uint32_t i : alive) deaths.emplace(blocks[i].upper, i);
+  for (const uint32_t i : born) {
+    while (!deaths.empty() && deaths.top().first <= blocks[i].lower) {
+      const uint32_t dead = deaths.top().second;
+      deaths.pop();
+      holes.give(offsets[dead], blocks[dead].size);
+    }
+    offsets[i] = holes.take(blocks[i].size);
+    deaths.emplace(blocks[i].upper, i);
+  }
+  return holes.height();
+}
+
+// The problem with time running backwards, and the index of each of its blocks in the original.
+struct Turned {
+  Problem problem;
+  std::vector<uint32_t> index;
+};
+
+Turned turn(const Problem& problem) {
+  const auto backwards = [&](const Block& block) {
+    Block turned = block;
+    turned.lower = problem.time_count - block.upper;
+    turned.upper = problem.time_count - block.lower;
+    return turned;
+  };
+  Turned out{.problem = {.blocks = {}, .time_count = problem.time_count},
+             .index = std::vector<uint32_t>(problem.blocks.size())};
+  std::iota(out.index.begin(), out.index.end(), 0);
+  std::stable_sort(out.index.begin(), out.index.end(), [&](uint32_t a, uint32_t b) {
+    const Block x = backwards(problem.blocks[a]);
+    const Block y = backwards(problem.blocks[b]);
+    return std::tuple(x.lower, x.upper, y.size) < std::tuple(y.lower, y.upper, x.size);
+  });
+  for (const uint32_t i : out.index) out.problem.blocks.push_back(backwards(problem.blocks[i]));
+  return out;
+}
+
+// Live bytes by time; one more than there are times, the last 0.
+std::vector<uint64_t> live_bytes(const Problem& problem) {
+  std::vector<uint64_t> live(problem.time_count + 1, 0);  // Differences first, then sums.
+  for (const Block& block : problem.blocks) {
+    live[block.lower] += block.size;
+    live[block.upper] -= block.size;  // Wraps; the sum does not.
+  }
+  for (size_t t = 1; t < live.size(); ++t) live[t] += live[t - 1];
+  return live;
+}
+
+// The first time with the most live bytes.
+uint32_t peak_time(const Problem& problem) {
+  const std::vector<uint64_t> live = live_bytes(problem);
+  return uint32_t(std::max_element(live.begin(), live.end()) - live.begin());
+}
+
 }  // namespace
 
 uint64_t granularity(const Problem& problem) {
@@ -248,46 +313,63 @@ uint64_t granularity(const Problem& problem) {
 }
 
 Packing pack_in_time(const Problem& problem) {
-  const auto& blocks = problem.blocks;
-  Packing packing;
-  packing.offsets.resize(blocks.size());
-  Holes holes;
-  std::priority_queue<std::pair<uint32_t, uint32_t>, std::vector<std::pair<uint32_t, uint32_t>>,
-                      std::greater<>>
-      deaths;  // Upper, block.
-  for (uint32_t i = 0; i < blocks.size(); ++i) {
-    while (!deaths.empty() && deaths.top().first <= blocks[i].lower) {
-      const uint32_t dead = deaths.top().second;
-      deaths.pop();
-      holes.give(packing.offsets[dead], blocks[dead].size);
-    }
-    packing.offsets[i] = holes.take(blocks[i].size);
-    deaths.emplace(blocks[i].upper, i);
-  }
-  packing.height = holes.height();
+  std::vector<uint32_t> born(problem.blocks.size());
+  std::iota(born.begin(), born.end(), 0);
+  Packing packing{.offsets = std::vector<uint64_t>(born.size()), .height = 0};
+  packing.height = play(problem.blocks, {}, born, 0, packing.offsets);
   return packing;
 }
 
 Packing pack_back_in_time(const Problem& problem) {
-  std::vector<uint32_t> index(problem.blocks.size());
-  std::iota(index.begin(), index.end(), 0);
-  const auto backwards = [&](const Block& block) {
-    Block turned = block;
-    turned.lower = problem.time_count - block.upper;
-    turned.upper = problem.time_count - block.lower;
-    return turned;
-  };
-  std::stable_sort(index.begin(), index.end(), [&](uint32_t a, uint32_t b) {
-    const Block x = backwards(problem.blocks[a]);
-    const Block y = backwards(problem.blocks[b]);
-    return std::tuple(x.lower, x.upper, y.size) < std::tuple(y.lower, y.upper, x.size);
-  });
-  Problem turned{.blocks = {}, .time_count = problem.time_count};
-  for (const uint32_t i : index) turned.blocks.push_back(backwards(problem.blocks[i]));
-  const Packing packing = pack_in_time(turned);
-  Packing out{.offsets = std::vector<uint64_t>(index.size()), .height = packing.height};
-  for (size_t i = 0; i < index.size(); ++i) out.offsets[index[i]] = packing.offsets[i];
+  const Turned turned = turn(problem);
+  const Packing packing = pack_in_time(turned.problem);
+  Packing out{.offsets = std::vector<uint64_t>(turned.index.size()), .height = packing.height};
+  for (size_t i = 0; i < turned.index.size(); ++i) {
+    out.offsets[turned.index[i]] = packing.offsets[i];
+  }
   return out;
+}
+
+Packing pack_from_peak(const Problem& problem) {
+  const auto& blocks = problem.blocks;
+  const uint32_t peak = peak_time(problem);
+  std::vector<uint32_t> alive;
+  std::vector<uint32_t> later;
+  for (uint32_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].lower > peak) {
+      later.push_back(i);
+    } else if (blocks[i].upper > peak) {
+      alive.push_back(i);
+    }
+  }
+  std::stable_sort(alive.begin(), alive.end(),
+                   [&](uint32_t a, uint32_t b) { return blocks[a].upper < blocks[b].upper; });
+  Packing packing{.offsets = std::vector<uint64_t>(blocks.size()), .height = 0};
+  uint64_t top = 0;
+  for (const uint32_t i : alive) {
+    packing.offsets[i] = top;
+    top += blocks[i].size;
+  }
+  packing.height = play(blocks, alive, later, top, packing.offsets);
+
+  // What is earlier is later when time is turned.
+  const Turned turned = turn(problem);
+  std::vector<uint64_t> offsets(blocks.size());
+  alive.clear();
+  std::vector<uint32_t> earlier;
+  for (uint32_t i = 0; i < blocks.size(); ++i) {
+    const uint32_t index = turned.index[i];
+    if (blocks[index].upper <= peak) {
+      earlier.push_back(i);
+    } else if (blocks[index].lower <= peak) {
+      alive.push_back(i);
+      offsets[i] = packing.offsets[index];
+    }
+  }
+  packing.height =
+      std::max(packing.height, play(turned.problem.blocks, alive, earlier, top, offsets));
+  for (const uint32_t i : earlier) packing.offsets[turned.index[i]] = offsets[i];
+  return packing;
 }
 
 uint64_t count_pairs(const Problem& problem) {
@@ -353,13 +435,7 @@ std::vector<uint32_t> order_by_duration(const Problem& problem) {
 }
 
 std::vector<uint32_t> order_by_breadth(const Problem& problem) {
-  const auto& blocks = problem.blocks;
-  std::vector<uint64_t> live(problem.time_count + 1, 0);  // Differences first, then sums.
-  for (const Block& block : blocks) {
-    live[block.lower] += block.size;
-    live[block.upper] -= block.size;  // Wraps; the sum does not.
-  }
-  for (size_t t = 1; t < live.size(); ++t) live[t] += live[t - 1];
+  const std::vector<uint64_t> live = live_bytes(problem);
   std::vector<uint32_t> times(problem.time_count);
   std::iota(times.begin(), times.end(), 0);
   std::stable_sort(times.begin(), times.end(),

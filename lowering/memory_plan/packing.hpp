@@ -65,6 +65,8 @@ class Budget {
 Packing pack_in_time(const Problem& problem);
 // The same with time running backwards.
 Packing pack_back_in_time(const Problem& problem);
+// Piles up what lives when the most bytes do, without a gap; plays from there on and back.
+Packing pack_from_peak(const Problem& problem);
 
 // Places blocks in the given order, each in the lowest gap that the blocks placed before it leave
 // (or, with best_fit, in the tightest). O(pairs that live together), see count_pairs(); gives up

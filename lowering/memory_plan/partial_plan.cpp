@@ -97,6 +97,7 @@ bool PartialPlan::start(Height capacity) {
     auto& blocks = section_blocks_[s];
     std::sort(blocks.begin(), blocks.end());  // Earlier searches have stirred them.
     waiting_count_[s] = uint32_t(blocks.size());
+    steps_ += 8 * blocks.size();
     for (uint32_t k = 0; k < blocks.size(); ++k) {
       place_in_section_[s * blocks_.size() + blocks[k]] = uint16_t(k);
       waiting_size_[s] += blocks_[blocks[k]].size;

@@ -83,8 +83,9 @@ class Contest {
     if (run_heuristics()) return bound_;
     Budget budget(options_.search_steps);
     const uint64_t height = best_.height;
-    const uint64_t bound =
-        search_packing(problem_, {.bound = bound_, .enough = options_.capacity}, best_, budget);
+    const uint64_t bound = search_packing(
+        problem_, {.bound = bound_, .enough = options_.capacity, .on_better = options_.on_better},
+        best_, budget);
     if (best_.height < height) method_ = "search";
     return bound;
   }
@@ -97,6 +98,7 @@ class Contest {
   bool run_heuristics() {
     if (offer(pack_in_time(problem_), "best fit in time")) return true;
     if (offer(pack_back_in_time(problem_), "best fit back in time")) return true;
+    if (offer(pack_from_peak(problem_), "best fit from the peak")) return true;
     Budget skyline_budget(options_.work_max);
     if (offer(pack_skyline(problem_, skyline_budget), "skyline")) return true;
     using Order = std::vector<uint32_t> (*)(const Problem&);
@@ -146,10 +148,12 @@ Boxes make_boxes(const std::vector<Body>& bodies, uint64_t alignment) {
       item.lower = std::min(item.lower, part.lower);
       item.upper = std::max(item.upper, part.upper);
     }
-    const bool has_residue = body.residue != 0;
+    // Empty members may lie beyond the part.
+    const bool fills_box = body.parts.size() == 1 && body.parts.front().low == 0 &&
+                           body.parts.front().high == body.bytes;
     item.alignment = body.alignment;
     item.fixed = body.fixed;
-    boxes.are_exact = boxes.are_exact && body.parts.size() == 1 && !has_residue;
+    boxes.are_exact = boxes.are_exact && fills_box && body.residue == 0;
     boxes.are_plain = boxes.are_plain && body.alignment <= alignment && body.fixed == Body::kFree;
     boxes.items.push_back(item);
   }
@@ -187,8 +191,9 @@ class BodyContest {
     Packing packing{.offsets = std::vector<uint64_t>(squeezed.index.size()),
                     .height = best_.height};
     Budget budget(options_.search_steps / 2);
-    const uint64_t shown =
-        search_packing(squeezed.problem, {.bound = bound_, .enough = enough}, packing, budget);
+    const uint64_t shown = search_packing(
+        squeezed.problem, {.bound = bound_, .enough = enough, .on_better = options_.on_better},
+        packing, budget);
     if (packing.height < best_.height) {
       method_ = "search";
       best_.height = packing.height;
@@ -294,7 +299,10 @@ Result<Plan> plan_memory(std::span<const Interval> intervals, const Constraints&
   if (!bound.ok()) return std::move(bound.status());
   const Boxes boxes = make_boxes(*bodies, options.alignment);
   Plan plan{.offsets = std::vector<uint64_t>(intervals.size()), .lower_bound_bytes = *bound};
-  std::vector<uint64_t> offsets(bodies->size());
+  std::vector<uint64_t> offsets;  // By body. Those without bytes are in no box.
+  for (const Body& body : *bodies) {
+    offsets.push_back(body.fixed == Body::kFree ? body.residue : body.fixed);
+  }
   if (boxes.are_exact && boxes.are_plain) {
     const Squeezed squeezed = squeeze(boxes.items);
     Contest contest(squeezed.problem, *bound, options);

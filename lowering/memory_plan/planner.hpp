@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,8 @@ struct PlanOptions {
   uint64_t search_steps = 1000 * kSearchStepsPerMs;
   // A plan of at most this many bytes is good enough; 0 asks for the smallest there is.
   uint64_t capacity = 0;
+  // Told of every better plan that the search finds, while it goes on. May be empty.
+  std::function<void(uint64_t arena_bytes)> on_better;
 };
 
 struct Plan {

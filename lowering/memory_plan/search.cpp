@@ -32,14 +32,19 @@ class Attempt {
 
   Outcome run(Height capacity, uint64_t nodes_max, Budget& budget) {
     capacity_ = capacity;
-    if (!plan_.start(capacity)) return Outcome::kImpossible;
+    uint64_t steps = plan_.steps();
+    const auto spend = [&] {
+      return budget.spend(plan_.steps() - std::exchange(steps, plan_.steps()));
+    };
+    const bool may_fit = plan_.start(capacity);
+    if (!spend()) return Outcome::kGivenUp;
+    if (!may_fit) return Outcome::kImpossible;
     add_parts(0, plan_.section_count(), kNoFrame);
     while (!parts_.empty()) {
-      const uint64_t steps_before = plan_.steps();
       if (nodes_++ == nodes_max) return Outcome::kGivenUp;
       uint32_t frame = open();
       while (frame != kNoFrame && !advance(frame)) frame = close(frame);
-      if (!budget.spend(plan_.steps() - steps_before)) return Outcome::kGivenUp;
+      if (!spend()) return Outcome::kGivenUp;
       if (frame == kNoFrame) return Outcome::kImpossible;
     }
     return Outcome::kFits;
@@ -241,12 +246,18 @@ std::vector<uint32_t> make_ranks(const Problem& problem, const PartialPlan& plan
   return rank;
 }
 
-// Attempts at capacities between the bound and the best height. Every other one is at the bound
-// itself, which most problems can reach; the others halve the rest, upwards from where they fail.
+// Attempts at capacities between the bound and the best height. At first every other one is at the
+// bound itself, which most problems can reach; the others halve the rest, upwards from where they
+// fail.
 class Descent {
  public:
   Descent(const Problem& problem, const SearchGoal& goal, Packing& best, Budget& budget)
-      : problem_(problem), plan_(problem), best_(best), budget_(budget), failed_(kFailedMax, 0) {
+      : problem_(problem),
+        goal_(goal),
+        plan_(problem),
+        best_(best),
+        budget_(budget),
+        failed_(kFailedMax, 0) {
     const uint64_t unit = plan_.unit();
     lower_ = Height((goal.bound + unit - 1) / unit);
     enough_ = std::max(lower_, Height(std::min(goal.enough, best.height) / unit));
@@ -256,7 +267,7 @@ class Descent {
   // Returns the largest lower bound it has shown.
   uint64_t run() {
     for (uint64_t round = 0; best_height() > enough_ && !budget_.empty(); ++round) {
-      attempt(enough_, round);
+      if (round < kBoundRounds || round % 4 == 0) attempt(enough_, round);
       given_up_ = std::max(given_up_, enough_);
       if (given_up_ + 1 >= best_height()) given_up_ = enough_;
       if (best_height() > enough_ + 1) {
@@ -274,6 +285,7 @@ class Descent {
  private:
   static constexpr size_t kFailedMax = size_t(1) << 18;
   static constexpr uint64_t kNodesMin = 500;
+  static constexpr uint64_t kBoundRounds = 16;
 
   [[nodiscard]] Height best_height() const { return Height(best_.height / plan_.unit()); }
 
@@ -300,9 +312,11 @@ class Descent {
       best_.offsets[i] = plan_.offset(i) * plan_.unit();
       best_.height = std::max(best_.height, best_.offsets[i] + problem_.blocks[i].size);
     }
+    if (goal_.on_better) goal_.on_better(best_.height);
   }
 
   const Problem& problem_;
+  const SearchGoal& goal_;
   PartialPlan plan_;
   Packing& best_;
   Budget& budget_;
@@ -316,7 +330,7 @@ class Descent {
 
 uint64_t search_packing(const Problem& problem, const SearchGoal& goal, Packing& best,
                         Budget& budget) {
-  if (best.height <= std::max(goal.bound, goal.enough)) return goal.bound;
+  if (best.height <= std::max(goal.bound, goal.enough) || budget.empty()) return goal.bound;
   if (!PartialPlan::can_hold(problem, best.height)) return goal.bound;
   return Descent(problem, goal, best, budget).run();
 }

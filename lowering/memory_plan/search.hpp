@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "lowering/memory_plan/packing.hpp"
 
@@ -20,6 +21,7 @@ namespace davit::lowering {
 struct SearchGoal {
   uint64_t bound = 0;   // No plan is smaller.
   uint64_t enough = 0;  // A plan of this height ends the search; the bound for the best there is.
+  std::function<void(uint64_t height)> on_better;  // Told of every improvement. May be empty.
 };
 
 // Replaces `best` by smaller packings until one is good enough, no smaller one exists, or the

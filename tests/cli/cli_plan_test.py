@@ -70,6 +70,7 @@ class PlanTest(tool.ToolTest):
         self.check_passed(result)
         self.assertEqual(searched["result"]["plan_method"], "search")
         self.assertLessEqual(searched["result"]["arena_bytes"], 1048576)
+        self.assertRegex(result.err, r"s: 10[0-9]{5} bytes\n")  # Progress.
 
     def test_alignment(self):
         table = self.path("v.csv", HEADER + "a,0,2,1\nb,0,2,1\n")

@@ -152,6 +152,13 @@ TEST_CASE("zero-copy values lie where they are, and others go around them") {
   refuses(intervals, {.fixed = {{1, 2}}, .alignments = {{1, 4}}}, "the offset 2 of value 1");
 }
 
+TEST_CASE("values without bytes lie where they have to") {
+  const Intervals intervals = {{0, 4, 0}, {1, 3, 6}, {0, 2, 4}, {1, 2, 0}};
+  const Offsets offsets = plan(intervals, {.fixed = {{0, 40}}, .ties = {{3, 0, 2}}}, 42);
+  CHECK(offsets[0] == 40);
+  CHECK(offsets[3] == 42);
+}
+
 TEST_CASE("constraints that contradict each other are named") {
   const Intervals intervals = {{0, 4, 8}, {1, 3, 8}, {5, 7, 8}};
   refuses(intervals, {.ties = {{1, 0, 8}, {1, 0, 9}}},
@@ -215,8 +222,51 @@ TEST_CASE("random constraints are met, with the fewest bytes there are") {
     CHECK(planned->arena_bytes <= smallest + smallest / 8);
     optimal += planned->arena_bytes == smallest ? 1 : 0;
     CHECK(planned->lower_bound_bytes <= smallest);
+    CHECK(planned->proven_bound_bytes <= smallest);
   }
   CHECK(optimal > kRounds * 3 / 4);
+}
+
+TEST_CASE("constraints of every kind give a plan that is right, or an error that says why") {
+  std::mt19937 random(6);
+  int planned = 0;
+  constexpr int kRounds = 2000;
+  for (int round = 0; round < kRounds; ++round) {
+    CAPTURE(round);
+    const uint32_t count = 1 + random() % 12;
+    const auto value = [&] { return uint32_t(random() % count); };
+    Intervals intervals;
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint64_t lower = random() % 8;
+      intervals.push_back({lower, lower + 1 + random() % 4, random() % 100});
+    }
+    Constraints constraints;
+    const uint64_t alignment = uint64_t(1) << random() % 3;
+    const auto distance = [&] { return alignment * (random() % 60); };
+    const auto some = [&] { return random() % 3; };
+    for (uint32_t i = some(); i > 0; --i) constraints.fixed.push_back({value(), distance()});
+    for (uint32_t i = some(); i > 0; --i) {
+      constraints.alignments.push_back({value(), uint64_t(1) << random() % 5});
+    }
+    for (uint32_t i = some(); i > 0; --i) {
+      constraints.aliases.push_back({value(), value(), random() % 2 * distance()});
+    }
+    for (uint32_t i = some(); i > 0; --i) {
+      constraints.ties.push_back({value(), value(), distance()});
+    }
+    if (random() % 2 == 0) constraints.runs.push_back({value(), value(), value()});
+    const auto plan = plan_memory(intervals, constraints,
+                                  {.alignment = alignment, .search_steps = kSearchStepsPerMs});
+    if (!plan.ok()) {
+      CHECK_MESSAGE(plan.status().code() == DVT_INVALID_ARGUMENT, plan.status().to_string());
+      continue;
+    }
+    ++planned;
+    CHECK(check_plan(intervals, constraints, plan->offsets, plan->arena_bytes, alignment).ok());
+    CHECK(plan->lower_bound_bytes <= plan->arena_bytes);
+    CHECK(plan->proven_bound_bytes <= plan->arena_bytes);
+  }
+  CHECK(planned > kRounds / 5);
 }
 
 TEST_CASE("the checker finds every broken constraint") {

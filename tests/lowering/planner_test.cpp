@@ -115,12 +115,13 @@ TEST_CASE("random plans are valid, repeatable and near the bound") {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     const auto intervals = random_network(1 + seed * 2, seed, seed % 3 == 0 ? 10 : 100'000);
-    const auto plan = plan_memory(intervals);
+    const PlanOptions options{.search_steps = 20 * kSearchStepsPerMs};
+    const auto plan = plan_memory(intervals, options);
     REQUIRE(plan.ok());
     CHECK(is_valid(intervals, plan->offsets, plan->arena_bytes));
     CHECK(plan->arena_bytes >= plan->lower_bound_bytes);
     CHECK(plan->arena_bytes * 4 <= plan->lower_bound_bytes * 5);
-    const auto again = plan_memory(intervals);
+    const auto again = plan_memory(intervals, options);
     REQUIRE(again.ok());
     CHECK(again->offsets == plan->offsets);
   }
@@ -145,6 +146,7 @@ TEST_CASE("each heuristic alone makes valid packings") {
   Budget budget(1'000'000'000);
   check(pack_in_time(problem));
   check(pack_back_in_time(problem));
+  check(pack_from_peak(problem));
   check(pack_skyline(problem, budget));
   for (const bool best_fit : {false, true}) {
     check(pack_in_order(problem, order_by_size(problem), best_fit, budget));
