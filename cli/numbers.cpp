@@ -137,6 +137,14 @@ double integer_difference(DvtDType dtype, const std::byte* a, const std::byte* b
 }
 
 bool parse_element(std::string_view text, DvtDType dtype, std::byte* to) {
+  if (dtype == DVT_STRING) {
+    if (text.size() > DVT_STRING_MAX) return false;
+    DvtString string{};
+    string.length = static_cast<uint16_t>(text.size());
+    text.copy(string.text, text.size());
+    std::memcpy(to, &string, sizeof string);
+    return true;
+  }
   if (is_floating(dtype)) {
     const auto value = parse_real(text);
     if (value) store_element(*value, dtype, to);

@@ -24,8 +24,8 @@ void store_element(double value, DvtDType dtype, std::byte* to);
 // Exact |a - b| of two integer or boolean elements, rounded to double at the end.
 [[nodiscard]] double integer_difference(DvtDType dtype, const std::byte* a, const std::byte* b);
 
-// "12", "-0.5", "1e-3", "nan", "inf", "true", "false" into one element; false when the text is not
-// a value that the dtype holds.
+// "12", "-0.5", "1e-3", "nan", "inf", "true", "false", or any text for a string, into one element;
+// false when the text is not a value that the dtype holds.
 [[nodiscard]] bool parse_element(std::string_view text, DvtDType dtype, std::byte* to);
 
 [[nodiscard]] std::optional<int64_t> parse_integer(std::string_view text);

@@ -239,7 +239,7 @@ void report_outputs(Session& session, const Runner& runner) {
   Json json = Json::array();
   for (const HostTensor& output : runner.outputs()) {
     const uint32_t size = dvt_dtype_size(output.dtype);
-    const uint64_t count = output.element_count();
+    const uint64_t count = output.dtype == DVT_STRING ? 0 : output.element_count();
     double low = INFINITY, high = -INFINITY, sum = 0;
     uint64_t odd = 0;
     for (uint64_t i = 0; i < count; ++i) {

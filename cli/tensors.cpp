@@ -237,8 +237,8 @@ Result<HostTensor> parse_tensor(const std::string& form, std::string_view option
   // Values are typed by hand, or one fills all: a limit stops a slip from taking all memory.
   constexpr uint64_t kBytesMax = uint64_t{1} << 30;
   if (!bytes || *bytes > kBytesMax || dvt_dtype_size(type->dtype) == 0) {
-    return usage_error(fmt::format("{} {}: '{}' is too large, or no tensor of numbers", option,
-                                   name, form.substr(0, equals)));
+    return usage_error(fmt::format("{} {}: '{}' is too large, or of no element type", option, name,
+                                   form.substr(0, equals)));
   }
   HostTensor tensor{
       .name = name, .dtype = type->dtype, .dims = type->dims, .bytes = AlignedBytes(*bytes)};
@@ -253,6 +253,10 @@ Result<HostTensor> make_input(const PortType& port, const std::string& form, uin
     const std::string_view dims =
         std::string_view(form).substr(std::min(word.size() + 1, form.size()));
     auto tensor = empty_tensor(port, dims);
+    if (tensor.ok() && word == "random" && tensor->dtype == DVT_STRING) {
+      return usage_error(fmt::format("--input {}: there are no random strings", port.name),
+                         "4xstring=one,two,three,four");
+    }
     if (tensor.ok() && word == "random") fill_random(*tensor, seed);
     return tensor;
   }
@@ -301,8 +305,9 @@ Comparison compare(const HostTensor& actual, const HostTensor& expected,
     const double got = load_element(actual.dtype, left);
     const double want = load_element(expected.dtype, right);
     if (std::isnan(got) && std::isnan(want)) continue;
-    const double difference =
-        real ? std::abs(got - want) : integer_difference(actual.dtype, left, right);
+    const double difference = actual.dtype == DVT_STRING ? INFINITY
+                              : real                     ? std::abs(got - want)
+                                     : integer_difference(actual.dtype, left, right);
     if (std::isfinite(difference)) out.max_difference = std::max(out.max_difference, difference);
     const double limit = base + (real ? tolerance.rtol * std::abs(want) : 0);
     // Written so that NaN and infinity on one side fail.

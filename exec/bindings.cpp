@@ -111,7 +111,7 @@ Status DvtExecutor::bind_dynamic_output(uint32_t index, void* data, size_t bytes
   const PortView& port = view_.outputs[index];
   if (!loaded_) return {DVT_FAILED_STATE, DVT_STAGE_BIND, "the executor is unloaded"};
   const DvtTensor& tensor = *cells_[port.value].tensor;
-  const uint32_t alignment = std::max(dvt_dtype_size(tensor.dtype), 1U);
+  const uint32_t alignment = dvt_dtype_alignment(tensor.dtype);
   const bool aligned = reinterpret_cast<uintptr_t>(data) % alignment == 0;
   if ((data == nullptr && bytes > 0) || !aligned) {
     return Status(ErrorDetail{
@@ -187,7 +187,7 @@ Status DvtExecutor::check_buffer(const PortView& port, const DvtTensor& tensor, 
   if (data == nullptr && tensor.bytes > 0) {
     return refuse("the buffer is null", std::to_string(tensor.bytes) + " bytes", "NULL");
   }
-  const uint32_t alignment = std::max(dvt_dtype_size(tensor.dtype), 1U);
+  const uint32_t alignment = dvt_dtype_alignment(tensor.dtype);
   if (reinterpret_cast<uintptr_t>(data) % alignment != 0) {
     return refuse("the buffer is not aligned to its element",
                   "an address that is a multiple of " + std::to_string(alignment),

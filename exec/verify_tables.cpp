@@ -134,7 +134,7 @@ Status check_constant_offset(const ImageView& view, uint32_t value) {
   if (!in_range(offset, tensor.bytes, view.constant_bytes)) {
     return broken("values.offset[%u]: the constant reaches beyond the constants segment", value);
   }
-  const uint32_t alignment = dvt_dtype_size(tensor.dtype);
+  const uint32_t alignment = dvt_dtype_alignment(tensor.dtype);
   if (offset % alignment != 0) {
     return broken("values.offset[%u]: must be a multiple of the element's %u bytes", value,
                   alignment);

@@ -76,7 +76,6 @@ struct TensorData {
   DvtDType dtype = DVT_DTYPE_NONE;
   std::vector<int64_t> dims;
   std::shared_ptr<const std::vector<std::byte>> bytes;  // Aligned for any element type.
-  std::vector<std::string> strings;                     // Elements of a DVT_STRING tensor.
 
   [[nodiscard]] uint64_t element_count() const;
   template <class T>
@@ -90,6 +89,11 @@ struct TensorData {
 
 // Precondition: bytes.size() is the product of dims times the element size.
 TensorData make_tensor(DvtDType dtype, std::vector<int64_t> dims, std::vector<std::byte> bytes);
+// nullopt when a string is longer than DVT_STRING_MAX. Precondition: as many as dims say.
+std::optional<TensorData> make_string_tensor(std::vector<int64_t> dims,
+                                             std::span<const std::string> strings);
+// The elements of a DVT_STRING tensor.
+std::vector<std::string> strings_of(const TensorData& data);
 TensorData make_i64_tensor(std::vector<int64_t> dims, const std::vector<int64_t>& values);
 
 // What is declared of a value that is no tensor: a sequence of tensors, or an optional tensor or

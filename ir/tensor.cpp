@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <limits>
@@ -68,6 +69,27 @@ TensorData make_tensor(DvtDType dtype, std::vector<int64_t> dims, std::vector<st
   assert(bytes.size() == data.element_count() * dvt_dtype_size(dtype));
   data.bytes = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   return data;
+}
+
+std::optional<TensorData> make_string_tensor(std::vector<int64_t> dims,
+                                             std::span<const std::string> strings) {
+  std::vector<DvtString> elements(strings.size(), DvtString{});
+  for (size_t i = 0; i < strings.size(); ++i) {
+    if (strings[i].size() > DVT_STRING_MAX) return std::nullopt;
+    elements[i].length = uint16_t(strings[i].size());
+    strings[i].copy(elements[i].text, strings[i].size());
+  }
+  const auto* begin = reinterpret_cast<const std::byte*>(elements.data());
+  return make_tensor(DVT_STRING, std::move(dims),
+                     {begin, begin + elements.size() * sizeof(DvtString)});
+}
+
+std::vector<std::string> strings_of(const TensorData& data) {
+  std::vector<std::string> strings;
+  for (const DvtString& element : data.as<DvtString>()) {
+    strings.emplace_back(element.text, std::min<size_t>(element.length, DVT_STRING_MAX));
+  }
+  return strings;
 }
 
 TensorData make_i64_tensor(std::vector<int64_t> dims, const std::vector<int64_t>& values) {

@@ -414,9 +414,13 @@ class Parser {
     const std::optional<uint64_t> elements = checked_elements(data.dims);
     if (!elements) return fail("the dims before this are impossible");
     if (data.dtype == DVT_STRING) {
-      data.bytes = std::make_shared<const std::vector<std::byte>>();
-      return list("{", "}", [&] { return quoted(data.strings.emplace_back()); }) &&
-             (data.strings.size() == *elements || fail("the strings before this do not fill dims"));
+      std::vector<std::string> strings;
+      if (!list("{", "}", [&] { return quoted(strings.emplace_back()); })) return false;
+      if (strings.size() != *elements) return fail("the strings before this do not fill dims");
+      auto made = make_string_tensor(data.dims, strings);
+      if (!made) return fail("a string before this is too long");
+      data = std::move(*made);
+      return true;
     }
     std::vector<std::byte> bytes;
     if (accept("hex") ? !hex(bytes) : !element_list(data.dtype, bytes)) return false;

@@ -77,7 +77,7 @@ std::string hex(const TensorData& data) {
 }
 
 std::string data_text(const TensorData& data) {
-  if (data.dtype == DVT_STRING) return "{" + list(data.strings, quoted) + "}";
+  if (data.dtype == DVT_STRING) return "{" + list(strings_of(data), quoted) + "}";
   if (data.element_count() > kInlineElementsMax) return hex(data);
   switch (data.dtype) {
     case DVT_F32:

@@ -179,15 +179,9 @@ class Verifier {
     if (data == nullptr) return {};
     const std::optional<uint64_t> elements = checked_elements(data->dims);
     if (!elements) return value_error(value, DVT_INVALID_IMAGE, "impossible dims");
-    if (data->dtype == DVT_STRING) {
-      if (data->strings.size() != *elements) {
-        return value_error(value, DVT_INVALID_IMAGE, "strings and dims disagree");
-      }
-    } else {
-      const std::optional<uint64_t> bytes = checked_mul(*elements, dvt_dtype_size(data->dtype));
-      if (!dtype_is_valid(data->dtype) || !data->bytes || bytes != data->bytes->size()) {
-        return value_error(value, DVT_INVALID_IMAGE, "bytes and dims disagree");
-      }
+    const std::optional<uint64_t> bytes = checked_mul(*elements, dvt_dtype_size(data->dtype));
+    if (!dtype_is_valid(data->dtype) || !data->bytes || bytes != data->bytes->size()) {
+      return value_error(value, DVT_INVALID_IMAGE, "bytes and dims disagree");
     }
     const Shape* shape = module_.shape(value);
     if (module_.dtype(value) != data->dtype || shape == nullptr ||

@@ -52,23 +52,22 @@ void add_freeze_hint(const ir::Module& module, ir::NodeId node, ErrorDetail& det
   detail.hint = std::move(names);
 }
 
-// Strings have no place in an arena: no kernel reads them.
-Status check_no_strings(const ir::Module& module, ir::NodeId node) {
-  const auto refuse = [&](ir::ValueId value, const char* what) {
-    ErrorDetail detail =
-        module.error_at(node, DVT_UNSUPPORTED, DVT_STAGE_LOWER, std::string(what) + " of strings");
+// Few kernels take strings.
+Status check_strings(const ir::Module& module, const Step& step) {
+  if (step.recipe.is_alias || (step.recipe.kernel->flags & DVT_KERNEL_STRINGS) != 0) return {};
+  const auto check = [&](ir::ValueId value, const char* what) {
+    if (value == ir::kNoValue || module.dtype(value) != DVT_STRING) return Status();
+    ErrorDetail detail = module.error_at(step.node, DVT_UNSUPPORTED, DVT_STAGE_LOWER,
+                                         std::string("the node ") + what + " a tensor of strings");
     detail.tensor = module.value_name(value);
     detail.expected = "numbers";
     return Status(std::move(detail));
   };
-  for (const ir::ValueId value : module.inputs(node)) {
-    if (value == ir::kNoValue || module.dtype(value) != DVT_STRING) continue;
-    return refuse(value,
-                  module.constant(value) ? "the node reads a constant" : "the node reads a tensor");
+  for (const ir::ValueId value : module.inputs(step.node)) {
+    if (Status status = check(value, "reads"); !status.ok()) return status;
   }
-  for (const ir::ValueId value : module.outputs(node)) {
-    if (value == ir::kNoValue || module.dtype(value) != DVT_STRING) continue;
-    return refuse(value, "the node makes a tensor");
+  for (const ir::ValueId value : module.outputs(step.node)) {
+    if (Status status = check(value, "makes"); !status.ok()) return status;
   }
   return {};
 }
@@ -89,7 +88,6 @@ Result<Step> prepare_step(const ir::Module& module, ir::NodeId node) {
     return Status(
         module.error_at(node, DVT_UNSUPPORTED, DVT_STAGE_LOWER, "there is no such operator"));
   }
-  if (Status status = check_no_strings(module, node); !status.ok()) return status;
   const ops::NodeView view(module, node);
   auto recipe = definition->recipe(view);
   if (Status mistyped = view.attribute_status(); !mistyped.ok()) return mistyped;
@@ -100,6 +98,7 @@ Result<Step> prepare_step(const ir::Module& module, ir::NodeId node) {
   Step step{node, definition, std::move(*recipe)};
   if (step.recipe.is_alias) return step;
   if (Status status = check_recipe(module, step); !status.ok()) return status;
+  if (Status status = check_strings(module, step); !status.ok()) return status;
   return step;
 }
 
@@ -163,11 +162,6 @@ Result<DvtTensor> tensor_of(const ir::Module& module, ir::ValueId value) {
   DvtTensor tensor{};
   tensor.dtype = module.dtype(value);
   const uint32_t element_bytes = dvt_dtype_size(tensor.dtype);
-  if (tensor.dtype == DVT_STRING) {
-    return refuse(DVT_UNSUPPORTED, module.constant(value)
-                                       ? "a constant of strings cannot be computed with"
-                                       : "strings cannot be computed with");
-  }
   if (element_bytes == 0) {
     return refuse(DVT_UNSUPPORTED, "tensors of type " + std::string(dtype_name(tensor.dtype)) +
                                        " cannot be computed with");

@@ -53,6 +53,7 @@ std::vector<OperatorDefinition> join_families() {
       selection_operators(),
       shape_operators(),
       signal_operators(),
+      strings_operators(),
       tfidf_operators(),
       training_operators(),
       unpooling_operators(),

@@ -144,6 +144,8 @@ enum {
   DVT_KERNEL_SHAPES_OUTPUTS = 128,
   /* Neither check() nor run() reads data of its inputs, only their tensors: Shape, Size. */
   DVT_KERNEL_SHAPE_ONLY = 256,
+  /* Operands may be of DVT_STRING. */
+  DVT_KERNEL_STRINGS = 512,
 };
 
 typedef struct DvtKernel {

@@ -78,7 +78,7 @@ enum {
   DVT_I16 = 5,
   DVT_I32 = 6,
   DVT_I64 = 7,
-  DVT_STRING = 8, /* Known by name; no kernel takes it yet. */
+  DVT_STRING = 8, /* Elements are DvtString. */
   DVT_BOOL = 9,   /* One byte, 0 or 1. */
   DVT_F16 = 10,
   DVT_F64 = 11,
@@ -120,7 +120,17 @@ static_assert(sizeof(DvtTensor) == 80, "see the drawing above");
 static_assert(offsetof(DvtTensor, bytes) == 8, "see the drawing above");
 static_assert(offsetof(DvtTensor, dims) == 16, "see the drawing above");
 
-/* Bytes per element, or 0 for DVT_STRING and anything unknown. */
+/* An element of a DVT_STRING tensor: text in place, so that a tensor of strings has a size and a
+ * place like any other. `length` bytes of UTF-8; the bytes behind them are 0, so that equal texts
+ * are equal bytes. Whoever reads one from elsewhere checks the length. */
+enum { DVT_STRING_MAX = 254 };
+typedef struct DvtString {
+  uint16_t length; /* 0 to DVT_STRING_MAX. */
+  char text[DVT_STRING_MAX];
+} DvtString;
+static_assert(sizeof(DvtString) == 256, "four cache lines");
+
+/* Bytes per element, or 0 for anything unknown. */
 static inline uint32_t dvt_dtype_size(DvtDType dtype) {
   switch (dtype) {
     case DVT_U8:
@@ -140,9 +150,17 @@ static inline uint32_t dvt_dtype_size(DvtDType dtype) {
     case DVT_I64:
     case DVT_U64:
       return 8;
+    case DVT_STRING:
+      return sizeof(DvtString);
     default:
       return 0;
   }
+}
+
+/* What the address of an element is a multiple of; 1 for anything unknown. */
+static inline uint32_t dvt_dtype_alignment(DvtDType dtype) {
+  const uint32_t size = dtype == DVT_STRING ? sizeof(uint16_t) : dvt_dtype_size(dtype);
+  return size == 0 ? 1 : size;
 }
 
 #ifdef __cplusplus

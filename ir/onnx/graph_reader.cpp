@@ -46,14 +46,8 @@ ir::TensorData tensor_of(DvtDType dtype, std::vector<int64_t> dims, const T* val
   return ir::make_tensor(dtype, std::move(dims), {begin, begin + count * sizeof(T)});
 }
 
-ir::TensorData string_tensor(std::vector<int64_t> dims, std::vector<std::string> strings) {
-  return {.dtype = DVT_STRING,
-          .dims = std::move(dims),
-          .bytes = std::make_shared<const std::vector<std::byte>>(),
-          .strings = std::move(strings)};
-}
-
-// What a Constant node's attribute says; nullopt for an attribute that is none of its forms.
+// What a Constant node's attribute says; nullopt for an attribute that is none of its forms, or a
+// string that is too long.
 std::optional<ir::TensorData> constant_of(const std::string& name, ir::AttributeValue value) {
   if (auto* tensor = std::get_if<ir::TensorData>(&value); tensor && name == "value") {
     return std::move(*tensor);
@@ -65,7 +59,7 @@ std::optional<ir::TensorData> constant_of(const std::string& name, ir::Attribute
     return tensor_of(DVT_I64, {}, one, 1);
   }
   if (auto* one = std::get_if<std::string>(&value); one && name == "value_string") {
-    return string_tensor({}, {std::move(*one)});
+    return ir::make_string_tensor({}, std::span(one, 1));
   }
   if (const auto* many = std::get_if<std::vector<float>>(&value); many && name == "value_floats") {
     return tensor_of(DVT_F32, {int64_t(many->size())}, many->data(), many->size());
@@ -74,8 +68,7 @@ std::optional<ir::TensorData> constant_of(const std::string& name, ir::Attribute
     return tensor_of(DVT_I64, {int64_t(many->size())}, many->data(), many->size());
   }
   if (auto* many = std::get_if<std::vector<std::string>>(&value); many && name == "value_strings") {
-    const auto count = int64_t(many->size());
-    return string_tensor({count}, std::move(*many));
+    return ir::make_string_tensor({int64_t(many->size())}, *many);
   }
   return std::nullopt;
 }

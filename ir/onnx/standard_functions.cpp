@@ -25,8 +25,9 @@ onnx::TensorProto tensor_proto(const ir::TensorData& data) {
   onnx::TensorProto proto;
   proto.set_data_type(data.dtype);
   for (const int64_t dim : data.dims) proto.add_dims(dim);
-  for (const std::string& text : data.strings) proto.add_string_data(text);
-  if (data.dtype != DVT_STRING && data.bytes) {
+  if (data.dtype == DVT_STRING) {
+    for (const std::string& text : ir::strings_of(data)) proto.add_string_data(text);
+  } else if (data.bytes) {
     proto.set_raw_data(data.bytes->data(), data.bytes->size());
   }
   return proto;

@@ -116,11 +116,13 @@ class TensorReader {
     if (uint64_t(proto_.string_data_size()) != elements_) {
       return size_error(" strings", elements_, uint64_t(proto_.string_data_size()));
     }
-    for (std::string& element : *proto_.mutable_string_data()) {
-      data_.strings.push_back(std::move(element));
-    }
-    data_.bytes = std::make_shared<const std::vector<std::byte>>();
-    return std::move(data_);
+    const std::vector<std::string> strings(proto_.string_data().begin(),
+                                           proto_.string_data().end());
+    auto data = ir::make_string_tensor(data_.dims, strings);
+    if (data) return std::move(*data);
+    Status status = error(DVT_UNSUPPORTED, "a string is too long");
+    status.detail().expected = "at most " + std::to_string(DVT_STRING_MAX) + " bytes";
+    return status;
   }
 
   Status fill_raw() {

@@ -20,7 +20,7 @@ using ir::ValueId;
 // ---- Constants ---------------------------------------------------------------------------------
 
 bool same_data(const ir::TensorData& a, const ir::TensorData& b) {
-  if (a.dtype != b.dtype || a.dims != b.dims || a.strings != b.strings) return false;
+  if (a.dtype != b.dtype || a.dims != b.dims) return false;
   if (a.bytes == b.bytes) return true;
   return a.bytes && b.bytes && *a.bytes == *b.bytes;
 }
@@ -64,7 +64,6 @@ class Key {
   void add(const ir::TensorData& data) {
     add(int64_t(data.dtype));
     add(data.dims);
-    add(data.strings);
     bytes(data.bytes ? data.bytes->data() : nullptr, data.bytes ? data.bytes->size() : 0);
   }
   void add(ir::GraphId graph) { add(int64_t(index_of(graph))); }

@@ -124,6 +124,8 @@ bool element_from_text(DvtDType dtype, std::string_view text, std::byte* bytes) 
     return bits_from_text(text, dvt_dtype_size(dtype), bytes);
   }
   switch (dtype) {
+    case DVT_STRING:  // In hexadecimal only, as a whole.
+      return false;
     case DVT_F32:
       return store_from_text<float>(text, bytes);
     case DVT_F64:

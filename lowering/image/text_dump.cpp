@@ -236,11 +236,11 @@ void Dumper::dump_initialiser(const Value& value) {
   const DvtDType dtype = value.tensor.dtype;
   const size_t size = dvt_dtype_size(dtype);
   const size_t count = size == 0 ? 0 : bytes.size() / size;
-  const bool uniform =
-      count > 1 && std::memcmp(bytes.data(), bytes.data() + size, bytes.size() - size) == 0;
+  const bool uniform = count > 1 && dtype != DVT_STRING &&
+                       std::memcmp(bytes.data(), bytes.data() + size, bytes.size() - size) == 0;
   if (uniform) {
     out_ += "fill " + element_to_text(dtype, bytes.data());
-  } else if (count > kListElementsMax) {
+  } else if (count > kListElementsMax || dtype == DVT_STRING) {
     dump_hex(bytes);
   } else {
     out_ += "{";

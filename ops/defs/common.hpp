@@ -14,6 +14,11 @@
 
 namespace davit::ops {
 
+// Neither strings nor unknown.
+inline bool is_number(DvtDType dtype) {
+  return dtype != DVT_STRING && dvt_dtype_size(dtype) != 0;
+}
+
 // "[1,3,H,?]" for messages.
 std::string shape_text(const NodeView& node, const ir::Shape& shape);
 

@@ -216,8 +216,6 @@ Status infer_where(const NodeView& node, std::span<InferredOutput> outputs) {
 // The standard's name of an element type that Davit cannot cast to.
 std::string uncastable_name(int64_t type) {
   switch (type) {
-    case DVT_STRING:
-      return "string";
     case 14:
       return "complex64";
     case 15:
@@ -245,7 +243,7 @@ Status infer_cast(const NodeView& node, std::span<InferredOutput> outputs) {
     ErrorDetail detail = node.module().error_at(node.id(), DVT_UNSUPPORTED, DVT_STAGE_INFER,
                                                 "attribute `to` is not an element type that "
                                                 "Davit can cast to");
-    detail.expected = "a number, bool, f16 or bf16";
+    detail.expected = "a number, bool, string, f16 or bf16";
     detail.got = uncastable_name(to);
     return Status(std::move(detail));
   }
@@ -361,7 +359,10 @@ Result<Recipe> recipe_cast(const NodeView& node) {
                           std::string(dtype_name(node.output_dtype(0))),
                       DVT_STAGE_LOWER);
   }
-  Recipe recipe = plain_recipe(node, find_kernel("Cast"));
+  const std::string_view kernel = node.input_dtype(0) == DVT_STRING    ? "CastFromString"
+                                  : node.output_dtype(0) == DVT_STRING ? "CastToString"
+                                                                       : "Cast";
+  Recipe recipe = plain_recipe(node, find_kernel(kernel));
   recipe.inputs.resize(1);  // CastLike's second input only names a type.
   return recipe;
 }

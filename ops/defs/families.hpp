@@ -47,6 +47,7 @@ std::span<const OperatorDefinition> resize_operators();
 std::span<const OperatorDefinition> group_normalisation_operators();
 std::span<const OperatorDefinition> channel_normalisation_operators();
 std::span<const OperatorDefinition> signal_operators();
+std::span<const OperatorDefinition> strings_operators();
 std::span<const OperatorDefinition> tfidf_operators();
 std::span<const OperatorDefinition> training_operators();
 std::span<const OperatorDefinition> unpooling_operators();

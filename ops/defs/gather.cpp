@@ -202,7 +202,7 @@ Status infer_scatter_nd(const NodeView& node, std::span<InferredOutput> outputs)
 Result<Recipe> recipe_scatter(const NodeView& node) {
   const DvtScatter reduction = reduction_of(node).value_or(DVT_SCATTER_NONE);
   const DvtDType dtype = node.input_dtype(0);
-  if (dvt_dtype_size(dtype) == 0 || (reduction != DVT_SCATTER_NONE && dtype == DVT_BOOL)) {
+  if (!is_number(dtype) || (reduction != DVT_SCATTER_NONE && dtype == DVT_BOOL)) {
     return node.error(DVT_UNSUPPORTED,
                       "no kernel for updates of type " + std::string(dtype_name(dtype)),
                       DVT_STAGE_LOWER);

@@ -14,7 +14,7 @@ namespace {
 Status infer_eye(const NodeView& node, std::span<InferredOutput> outputs) {
   const int64_t dtype = node.attribute_int("dtype", node.input_dtype(0));
   if (node.has_attribute("dtype") &&
-      (dtype <= 0 || dtype > UINT8_MAX || dvt_dtype_size(static_cast<DvtDType>(dtype)) == 0)) {
+      (dtype <= 0 || dtype > UINT8_MAX || !is_number(static_cast<DvtDType>(dtype)))) {
     return mismatch(node, "attribute dtype is not a type of numbers", "a number or bool",
                     std::to_string(dtype));
   }

@@ -14,7 +14,7 @@ namespace davit::ops {
 namespace {
 
 Status check_type(const NodeView& node) {
-  if (dvt_dtype_size(node.input_dtype(0)) > 0) return {};
+  if (is_number(node.input_dtype(0))) return {};
   return node.error(DVT_UNSUPPORTED, "no kernel for this element type", DVT_STAGE_LOWER);
 }
 

@@ -39,7 +39,7 @@ Result<Recipe> recipe_arg(const NodeView& node) {
   const DvtArgAttributes record{.axis = node.attribute_int("axis", 0),
                                 .keep_dims = node.attribute_int("keepdims", 1) != 0 ? 1 : 0,
                                 .select_last = last ? 1 : 0};
-  if (dvt_dtype_size(node.input_dtype(0)) == 0) {
+  if (!is_number(node.input_dtype(0))) {
     return node.error(DVT_UNSUPPORTED, "no kernel for this element type", DVT_STAGE_LOWER);
   }
   return plain_recipe(node, find_kernel(node.module().op(node.id())), attribute_bytes(record));
@@ -88,7 +88,7 @@ Status infer_top_k(const NodeView& node, std::span<InferredOutput> outputs) {
 }
 
 Result<Recipe> recipe_top_k(const NodeView& node) {
-  if (dvt_dtype_size(node.input_dtype(0)) == 0) {
+  if (!is_number(node.input_dtype(0))) {
     return node.error(DVT_UNSUPPORTED, "no kernel for this element type", DVT_STAGE_LOWER);
   }
   auto k = stated_k(node);
@@ -152,7 +152,7 @@ Status infer_one_hot(const NodeView& node, std::span<InferredOutput> outputs) {
 
 Result<Recipe> recipe_one_hot(const NodeView& node) {
   for (uint32_t i = 0; i < 3; ++i) {
-    if (dvt_dtype_size(node.input_dtype(i)) > 0) continue;
+    if (is_number(node.input_dtype(i))) continue;
     return node.error(DVT_UNSUPPORTED,
                       "no kernel for the element type of input " + std::to_string(i),
                       DVT_STAGE_LOWER);

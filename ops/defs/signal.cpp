@@ -202,8 +202,8 @@ Result<Recipe> recipe_stft(const NodeView& node) {
 // The stated output type, which must be a number.
 Result<DvtDType> output_type(const NodeView& node) {
   const int64_t stated = node.attribute_int("output_datatype", DVT_F32);
-  const bool valid = stated >= 0 && stated < 256 && stated != DVT_BOOL &&
-                     dvt_dtype_size(static_cast<DvtDType>(stated)) != 0;
+  const bool valid =
+      stated >= 0 && stated < 256 && stated != DVT_BOOL && is_number(static_cast<DvtDType>(stated));
   if (valid) return static_cast<DvtDType>(stated);
   return mismatch(node, "attribute output_datatype is no number", "a numeric type",
                   std::to_string(stated));

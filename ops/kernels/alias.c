@@ -51,7 +51,7 @@ static DvtCode fill_hole(const DvtTensor* x, uint32_t rank, int64_t* dims, uint3
 }
 
 static DvtCode infer_reshape(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 2, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 1, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   const DvtReshapeAttributes* attributes = ctx->attributes;
@@ -89,7 +89,7 @@ static DvtCode infer_reshape(const DvtContext* ctx, DvtTensor* outputs, char* re
 /* ---- Flatten, Squeeze, Unsqueeze ------------------------------------------------------------- */
 
 static DvtCode infer_flatten(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 1, 1, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* x = dvt_input_tensor(ctx, 0);
@@ -108,7 +108,7 @@ static DvtCode infer_flatten(const DvtContext* ctx, DvtTensor* outputs, char* re
  * them towards the rank. */
 static DvtCode read_axes(const DvtContext* ctx, bool added, uint32_t* mask, int32_t* count,
                          char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 2, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 1, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   const DvtAxesAttributes* attributes = ctx->attributes;
@@ -158,7 +158,7 @@ static DvtCode infer_unsqueeze(const DvtContext* ctx, DvtTensor* outputs, char* 
 
 static DvtCode check_alias(const DvtContext* ctx, uint32_t input_max, DvtKernelInferFn infer,
                            char* reason, size_t size) {
-  DvtCode code = dvt_check_counts(ctx, 1, input_max, 1, 1, reason, size);
+  DvtCode code = dvt_check_any_counts(ctx, 1, input_max, 1, 1, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* x = dvt_input_tensor(ctx, 0);
   const DvtTensor* y = dvt_output_tensor(ctx, 0);
@@ -197,9 +197,10 @@ static const DvtAttribute axes_attributes[] = {
     {"axes_count", offsetof(DvtAxesAttributes, axes.count), 1, 'i'},
     {"axes", offsetof(DvtAxesAttributes, axes.values), DVT_MAX_RANK, 'i'}};
 
-#define DVT_ALIAS                                                                     \
-  .abi_version = DVT_KERNEL_ABI_VERSION, .flags = DVT_KERNEL_PURE | DVT_KERNEL_ALIAS, \
-  .input_min = 1, .output_min = 1, .output_max = 1, .run = run_alias
+#define DVT_ALIAS                                                                   \
+  .abi_version = DVT_KERNEL_ABI_VERSION,                                            \
+  .flags = DVT_KERNEL_PURE | DVT_KERNEL_ALIAS | DVT_KERNEL_STRINGS, .input_min = 1, \
+  .output_min = 1, .output_max = 1, .run = run_alias
 #define DVT_RECORD(type, table)                                                           \
   .attribute_bytes = sizeof(type), .attribute_count = sizeof(table) / sizeof((table)[0]), \
   .attributes = (table)

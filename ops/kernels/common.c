@@ -42,35 +42,37 @@ const char* dvt_shape_text(const DvtTensor* tensor, char text[DVT_SHAPE_TEXT]) {
                        text);
 }
 
-static DvtCode check_present(const DvtCell* cell, uint32_t index, bool required, const char* what,
-                             char* reason, size_t size) {
+static DvtCode check_present(const DvtCell* cell, uint32_t index, bool required, bool strings,
+                             const char* what, char* reason, size_t size) {
   if (cell == NULL) {
     return required ? dvt_refuse(reason, size, "%s %u is absent", what, index) : DVT_OK;
   }
   if (cell->tensor == NULL) return dvt_refuse(reason, size, "%s %u has no tensor", what, index);
-  if (dvt_dtype_size(cell->tensor->dtype) == 0) {
-    return dvt_refuse(reason, size, "%s %u has dtype %s, which has no kernels", what, index,
-                      dvt_dtype_text(cell->tensor->dtype));
+  if (dvt_dtype_size(cell->tensor->dtype) == 0 || (cell->tensor->dtype == DVT_STRING && !strings)) {
+    return dvt_refuse(reason, size, "%s %u has dtype %s, which the kernel does not take", what,
+                      index, dvt_dtype_text(cell->tensor->dtype));
   }
   return DVT_OK;
 }
 
-DvtCode dvt_check_inputs(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
-                         char* reason, size_t size) {
+static DvtCode check_inputs(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
+                            bool strings, char* reason, size_t size) {
   if (ctx->input_count < input_min || ctx->input_count > input_max) {
     return dvt_refuse(reason, size, "expected %u to %u inputs, got %u", input_min, input_max,
                       ctx->input_count);
   }
   for (uint32_t i = 0; i < ctx->input_count; ++i) {
-    const DvtCode code = check_present(dvt_input(ctx, i), i, i < input_min, "input", reason, size);
+    const DvtCode code =
+        check_present(dvt_input(ctx, i), i, i < input_min, strings, "input", reason, size);
     if (code != DVT_OK) return code;
   }
   return DVT_OK;
 }
 
-DvtCode dvt_check_counts(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
-                         uint32_t output_min, uint32_t output_max, char* reason, size_t size) {
-  const DvtCode inputs = dvt_check_inputs(ctx, input_min, input_max, reason, size);
+static DvtCode check_counts(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
+                            uint32_t output_min, uint32_t output_max, bool strings, char* reason,
+                            size_t size) {
+  const DvtCode inputs = check_inputs(ctx, input_min, input_max, strings, reason, size);
   if (inputs != DVT_OK) return inputs;
   if (ctx->output_count < output_min || ctx->output_count > output_max) {
     return dvt_refuse(reason, size, "expected %u to %u outputs, got %u", output_min, output_max,
@@ -78,10 +80,27 @@ DvtCode dvt_check_counts(const DvtContext* ctx, uint32_t input_min, uint32_t inp
   }
   for (uint32_t i = 0; i < ctx->output_count; ++i) {
     const DvtCode code =
-        check_present(dvt_output(ctx, i), i, i < output_min, "output", reason, size);
+        check_present(dvt_output(ctx, i), i, i < output_min, strings, "output", reason, size);
     if (code != DVT_OK) return code;
   }
   return DVT_OK;
+}
+
+DvtCode dvt_check_inputs(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
+                         char* reason, size_t size) {
+  return check_inputs(ctx, input_min, input_max, false, reason, size);
+}
+DvtCode dvt_check_any_inputs(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
+                             char* reason, size_t size) {
+  return check_inputs(ctx, input_min, input_max, true, reason, size);
+}
+DvtCode dvt_check_counts(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
+                         uint32_t output_min, uint32_t output_max, char* reason, size_t size) {
+  return check_counts(ctx, input_min, input_max, output_min, output_max, false, reason, size);
+}
+DvtCode dvt_check_any_counts(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
+                             uint32_t output_min, uint32_t output_max, char* reason, size_t size) {
+  return check_counts(ctx, input_min, input_max, output_min, output_max, true, reason, size);
 }
 
 DvtCode dvt_check_attributes(const DvtContext* ctx, char* reason, size_t size) {

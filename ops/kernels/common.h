@@ -33,16 +33,22 @@ const char* dvt_shape_text(const DvtTensor* tensor, char text[DVT_SHAPE_TEXT]);
 /* The same of `rank` (at most DVT_MAX_RANK) dims. */
 const char* dvt_dims_text(uint32_t rank, const int64_t* dims, char text[DVT_SHAPE_TEXT]);
 
-/* A count within [min, max], and the first input_min inputs present with tensors of a sized dtype.
+/* A count within [min, max], and the first input_min inputs present with tensors of numbers.
  * Every input that is present has such a tensor afterwards. For infer(), which must not look at
  * outputs. */
 DvtCode dvt_check_inputs(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
                          char* reason, size_t size);
 
 /* Counts within [min, max], and the first input_min inputs and output_min outputs present with
- * tensors of a sized dtype. Every operand that is present has such a tensor afterwards. */
+ * tensors of numbers. Every operand that is present has such a tensor afterwards. */
 DvtCode dvt_check_counts(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
                          uint32_t output_min, uint32_t output_max, char* reason, size_t size);
+
+/* The same for kernels that take strings (DVT_KERNEL_STRINGS), which the functions above refuse. */
+DvtCode dvt_check_any_inputs(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
+                             char* reason, size_t size);
+DvtCode dvt_check_any_counts(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
+                             uint32_t output_min, uint32_t output_max, char* reason, size_t size);
 
 /* The kernel has an attribute record. */
 DvtCode dvt_check_attributes(const DvtContext* ctx, char* reason, size_t size);

@@ -56,7 +56,7 @@ static void dims_range(const DvtContext* ctx, int64_t* begin, int64_t* end) {
 }
 
 static DvtCode infer_shape(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 1, 1, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   int64_t begin = 0;
@@ -67,13 +67,13 @@ static DvtCode infer_shape(const DvtContext* ctx, DvtTensor* outputs, char* reas
 }
 
 static DvtCode infer_size(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  const DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
+  const DvtCode code = dvt_check_any_inputs(ctx, 1, 1, reason, size);
   return code == DVT_OK ? dvt_infer_shape(&outputs[0], 0, NULL, "output 0", reason, size) : code;
 }
 
 static DvtCode check_dims(const DvtContext* ctx, DvtKernelInferFn infer, char* reason,
                           size_t size) {
-  DvtCode code = dvt_check_counts(ctx, 1, 1, 1, 1, reason, size);
+  DvtCode code = dvt_check_any_counts(ctx, 1, 1, 1, 1, reason, size);
   if (code == DVT_OK) {
     code = dvt_check_dtype(dvt_output_tensor(ctx, 0), DVT_I64, "output 0", reason, size);
   }
@@ -130,7 +130,7 @@ static const DvtKernel kernels[] = {
      .infer = infer_fill,
      .host_inputs = FILL_PARAMETERS},
     {.name = "Shape",
-     DVT_MAKE(DVT_KERNEL_SHAPE_ONLY),
+     DVT_MAKE(DVT_KERNEL_SHAPE_ONLY | DVT_KERNEL_STRINGS),
      DVT_RECORD(DvtShapeAttributes, shape_attributes),
      .input_min = 1,
      .input_max = 1,
@@ -138,7 +138,7 @@ static const DvtKernel kernels[] = {
      .check = check_shape,
      .infer = infer_shape},
     {.name = "Size",
-     DVT_MAKE(DVT_KERNEL_SHAPE_ONLY),
+     DVT_MAKE(DVT_KERNEL_SHAPE_ONLY | DVT_KERNEL_STRINGS),
      .input_min = 1,
      .input_max = 1,
      .run = run_size,

@@ -18,7 +18,7 @@ static uint32_t axis_of(const DvtContext* ctx) {
 /* Counts, dtypes and the shape that `infer` gives. */
 static DvtCode check_gathered(const DvtContext* ctx, DvtKernelInferFn infer, char* reason,
                               size_t size) {
-  DvtCode code = dvt_check_counts(ctx, 2, 2, 1, 1, reason, size);
+  DvtCode code = dvt_check_any_counts(ctx, 2, 2, 1, 1, reason, size);
   if (code == DVT_OK) {
     code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dvt_input_tensor(ctx, 0)->dtype, "output 0",
                            reason, size);
@@ -56,7 +56,7 @@ static DvtCode run_gather(void* context) {
 }
 
 static DvtCode infer_gather(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 2, 2, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 2, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* input = dvt_input_tensor(ctx, 0);
@@ -81,7 +81,7 @@ static DvtCode check_gather(const DvtContext* ctx, char* reason, size_t size) {
 
 static DvtCode infer_elements(const DvtContext* ctx, DvtTensor* outputs, char* reason,
                               size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 2, 2, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 2, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* input = dvt_input_tensor(ctx, 0);
@@ -117,7 +117,7 @@ static DvtCode run_elements(void* context) {
 /* ---- GatherND -------------------------------------------------------------------------------- */
 
 static DvtCode infer_nd(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 2, 2, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 2, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* input = dvt_input_tensor(ctx, 0);
@@ -161,13 +161,13 @@ static DvtCode run_nd(void* context) {
 static const DvtAttribute axis_attributes[] = {{"axis", 0, 1, 'i'}};
 static const DvtAttribute nd_attributes[] = {{"batch_dims", 0, 1, 'i'}};
 
-#define GATHER_KERNEL(kernel_name, record, table, suffix)                                          \
-  {                                                                                                \
-    .name = (kernel_name), .abi_version = DVT_KERNEL_ABI_VERSION,                                  \
-    .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 2, .input_max = 2, .output_min = 1, \
-    .output_max = 1, .attribute_bytes = sizeof(record),                                            \
-    .attribute_count = sizeof(table) / sizeof((table)[0]), .attributes = (table),                  \
-    .run = run_##suffix, .check = check_##suffix, .infer = infer_##suffix                          \
+#define GATHER_KERNEL(kernel_name, record, table, suffix)                                \
+  {                                                                                      \
+    .name = (kernel_name), .abi_version = DVT_KERNEL_ABI_VERSION,                        \
+    .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE | DVT_KERNEL_STRINGS, .input_min = 2,   \
+    .input_max = 2, .output_min = 1, .output_max = 1, .attribute_bytes = sizeof(record), \
+    .attribute_count = sizeof(table) / sizeof((table)[0]), .attributes = (table),        \
+    .run = run_##suffix, .check = check_##suffix, .infer = infer_##suffix                \
   }
 
 static const DvtKernel kernels[] = {

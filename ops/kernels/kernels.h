@@ -55,6 +55,7 @@ DvtKernelTable dvt_kernels_sampling(void); /* GridSample AffineGrid */
 DvtKernelTable dvt_kernels_scatter(void); /* ScatterElements ScatterND */
 DvtKernelTable dvt_kernels_selection(void); /* ArgMax ArgMin TopK OneHot */
 DvtKernelTable dvt_kernels_signal(void); /* CosineWindow MelWeightMatrix */
+DvtKernelTable dvt_kernels_strings(void); /* StringNormalizer CastToString CastFromString */
 DvtKernelTable dvt_kernels_tfidf(void); /* TfIdfVectorizer */
 DvtKernelTable dvt_kernels_training(void); /* Adagrad Adam Momentum */
 DvtKernelTable dvt_kernels_unpooling(void); /* MaxUnpool */

@@ -17,7 +17,7 @@ static int64_t product(const DvtTensor* tensor, uint32_t begin, uint32_t end) {
 /* Counts and one dtype everywhere: what most kernels here start from. */
 static DvtCode check_uniform(const DvtContext* ctx, uint32_t input_min, uint32_t input_max,
                              uint32_t output_max, char* reason, size_t size) {
-  DvtCode code = dvt_check_counts(ctx, input_min, input_max, 1, output_max, reason, size);
+  DvtCode code = dvt_check_any_counts(ctx, input_min, input_max, 1, output_max, reason, size);
   if (code != DVT_OK) return code;
   const DvtDType dtype = dvt_output_tensor(ctx, 0)->dtype;
   for (uint32_t i = 0; i < ctx->input_count; ++i) {
@@ -57,8 +57,8 @@ static DvtCode check_copy(const DvtContext* ctx, char* reason, size_t size) {
 /* ---- Concat and Split ------------------------------------------------------------------------ */
 
 static DvtCode infer_concat(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code =
-      dvt_check_inputs(ctx, ctx->input_count > 0 ? ctx->input_count : 1, UINT16_MAX, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, ctx->input_count > 0 ? ctx->input_count : 1, UINT16_MAX,
+                                      reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* first = dvt_input_tensor(ctx, 0);
@@ -161,7 +161,7 @@ static DvtCode describe_parts(const DvtContext* ctx, Parts* parts, char* reason,
 }
 
 static DvtCode infer_split(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 2, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 1, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   if (((const DvtSplitAttributes*)ctx->attributes)->count == DVT_SPLIT_ANY) {
@@ -182,7 +182,7 @@ static DvtCode infer_split(const DvtContext* ctx, DvtTensor* outputs, char* reas
 /* That the outputs are parts of x, and the right ones when sizes are known. */
 static DvtCode check_split(const DvtContext* ctx, char* reason, size_t size) {
   DvtCode code = dvt_check_attributes(ctx, reason, size);
-  if (code == DVT_OK) code = dvt_check_counts(ctx, 1, 2, 1, UINT16_MAX, reason, size);
+  if (code == DVT_OK) code = dvt_check_any_counts(ctx, 1, 2, 1, UINT16_MAX, reason, size);
   if (code != DVT_OK) return code;
   const DvtSplitAttributes* attributes = ctx->attributes;
   const DvtTensor* x = dvt_input_tensor(ctx, 0);
@@ -260,7 +260,7 @@ static DvtCode copy_view(const DvtContext* ctx, const DvtView* view) {
 
 static DvtCode infer_transpose(const DvtContext* ctx, DvtTensor* outputs, char* reason,
                                size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 1, 1, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   const DvtTransposeAttributes* attributes = ctx->attributes;
@@ -301,7 +301,7 @@ static DvtCode run_transpose(void* context) {
 enum { VIEW_PARAMETERS = 1u << 1 }; /* Expand, Tile. */
 
 static DvtCode infer_expand(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 2, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 1, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   const DvtExpandAttributes* attributes = ctx->attributes;
@@ -322,7 +322,7 @@ static DvtCode infer_expand(const DvtContext* ctx, DvtTensor* outputs, char* rea
 }
 
 static DvtCode infer_tile(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 2, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 1, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code != DVT_OK) return code;
   const DvtTileAttributes* attributes = ctx->attributes;
@@ -343,7 +343,7 @@ static DvtCode infer_tile(const DvtContext* ctx, DvtTensor* outputs, char* reaso
 
 static DvtCode check_view(const DvtContext* ctx, DvtKernelInferFn infer, char* reason,
                           size_t size) {
-  DvtCode code = dvt_check_counts(ctx, 1, 2, 1, 1, reason, size);
+  DvtCode code = dvt_check_any_counts(ctx, 1, 2, 1, 1, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code == DVT_OK) {
     code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dvt_input_tensor(ctx, 0)->dtype, "output 0",
@@ -417,8 +417,8 @@ static const DvtAttribute tile_attributes[] = {
     {"repeats", offsetof(DvtTileAttributes, repeats.values), DVT_MAX_RANK, 'i'}};
 
 /* Members shared by all rows but Copy's, and an attribute record's. */
-#define DVT_MOVE                                                                       \
-  .abi_version = DVT_KERNEL_ABI_VERSION, .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, \
+#define DVT_MOVE(more)                                                                          \
+  .abi_version = DVT_KERNEL_ABI_VERSION, .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE | (more), \
   .input_min = 1, .output_min = 1
 #define DVT_RECORD(type, table)                                                           \
   .attribute_bytes = sizeof(type), .attribute_count = sizeof(table) / sizeof((table)[0]), \
@@ -427,7 +427,7 @@ static const DvtAttribute tile_attributes[] = {
 static const DvtKernel kernels[] = {
     {.name = "Copy",
      .abi_version = DVT_KERNEL_ABI_VERSION,
-     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE | DVT_KERNEL_IN_PLACE,
+     .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE | DVT_KERNEL_IN_PLACE | DVT_KERNEL_STRINGS,
      .input_min = 1,
      .input_max = 1,
      .output_min = 1,
@@ -436,7 +436,7 @@ static const DvtKernel kernels[] = {
      .check = check_copy,
      .infer = dvt_infer_same},
     {.name = "Concat",
-     DVT_MOVE,
+     DVT_MOVE(DVT_KERNEL_STRINGS),
      DVT_RECORD(DvtAxisAttributes, axis_attributes),
      .input_max = UINT16_MAX,
      .output_max = 1,
@@ -444,7 +444,7 @@ static const DvtKernel kernels[] = {
      .check = check_concat,
      .infer = infer_concat},
     {.name = "Split",
-     DVT_MOVE,
+     DVT_MOVE(DVT_KERNEL_STRINGS),
      DVT_RECORD(DvtSplitAttributes, split_attributes),
      .input_max = 2,
      .output_max = UINT16_MAX,
@@ -453,7 +453,7 @@ static const DvtKernel kernels[] = {
      .infer = infer_split,
      .host_inputs = SPLIT_PARAMETERS},
     {.name = "Transpose",
-     DVT_MOVE,
+     DVT_MOVE(DVT_KERNEL_STRINGS),
      DVT_RECORD(DvtTransposeAttributes, transpose_attributes),
      .input_max = 1,
      .output_max = 1,
@@ -461,7 +461,7 @@ static const DvtKernel kernels[] = {
      .check = check_transpose,
      .infer = infer_transpose},
     {.name = "Slice",
-     DVT_MOVE,
+     DVT_MOVE(DVT_KERNEL_STRINGS),
      DVT_RECORD(DvtSliceAttributes, slice_attributes),
      .input_max = 5,
      .output_max = 1,
@@ -470,7 +470,7 @@ static const DvtKernel kernels[] = {
      .infer = dvt_slice_infer,
      .host_inputs = DVT_SLICE_PARAMETERS},
     {.name = "Pad",
-     DVT_MOVE,
+     DVT_MOVE(0),
      DVT_RECORD(DvtPadAttributes, pad_attributes),
      .input_max = 4,
      .output_max = 1,
@@ -479,7 +479,7 @@ static const DvtKernel kernels[] = {
      .infer = dvt_pad_infer,
      .host_inputs = DVT_PAD_PARAMETERS},
     {.name = "Expand",
-     DVT_MOVE,
+     DVT_MOVE(DVT_KERNEL_STRINGS),
      DVT_RECORD(DvtExpandAttributes, expand_attributes),
      .input_max = 2,
      .output_max = 1,
@@ -488,7 +488,7 @@ static const DvtKernel kernels[] = {
      .infer = infer_expand,
      .host_inputs = VIEW_PARAMETERS},
     {.name = "Tile",
-     DVT_MOVE,
+     DVT_MOVE(DVT_KERNEL_STRINGS),
      DVT_RECORD(DvtTileAttributes, tile_attributes),
      .input_max = 2,
      .output_max = 1,

@@ -21,7 +21,7 @@ DvtCode dvt_infer_scratch(DvtTensor* output, uint64_t bytes, char* reason, size_
 }
 
 DvtCode dvt_infer_same(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  const DvtCode code = dvt_check_inputs(ctx, 1, UINT16_MAX, reason, size);
+  const DvtCode code = dvt_check_any_inputs(ctx, 1, UINT16_MAX, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* input = dvt_input_tensor(ctx, 0);
   for (uint32_t i = 0; i < ctx->output_count; ++i) {

@@ -85,7 +85,7 @@ static DvtCode describe(const DvtContext* ctx, Axes* axes, char* reason, size_t 
 }
 
 DvtCode dvt_slice_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 5, reason, size);
+  DvtCode code = dvt_check_any_inputs(ctx, 1, 5, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   Axes axes;
   if (code == DVT_OK) code = describe(ctx, &axes, reason, size);
@@ -95,7 +95,7 @@ DvtCode dvt_slice_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason,
 }
 
 DvtCode dvt_slice_check(const DvtContext* ctx, char* reason, size_t size) {
-  DvtCode code = dvt_check_counts(ctx, 1, 5, 1, 1, reason, size);
+  DvtCode code = dvt_check_any_counts(ctx, 1, 5, 1, 1, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code == DVT_OK) {
     code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dvt_input_tensor(ctx, 0)->dtype, "output 0",

@@ -29,6 +29,10 @@ typedef void (*PlaneCopy)(const Plane* plane, const void* source, void* target);
 #define T uint64_t
 #include "ops/kernels/strided_plane.inc"
 
+#define DVT_SIZE string
+#define T DvtString
+#include "ops/kernels/strided_plane.inc"
+
 /* Drops axes of extent 1 and merges neighbours that are one run in the source. */
 static void simplify(const DvtView* view, DvtView* out) {
   *out = (DvtView){.data = view->data};
@@ -67,7 +71,8 @@ void dvt_strided_copy(const DvtView* full, uint32_t size, void* target) {
   const PlaneCopy copy = size == 1   ? plane_copy_1
                          : size == 2 ? plane_copy_2
                          : size == 4 ? plane_copy_4
-                                     : plane_copy_8;
+                         : size == 8 ? plane_copy_8
+                                     : plane_copy_string;
   int64_t target_strides[DVT_VIEW_MAX_RANK];
   int64_t dense = 1;
   for (uint32_t d = view.rank; d > 0; --d) {

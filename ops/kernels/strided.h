@@ -30,7 +30,8 @@ static inline void dvt_view_add_axis(DvtView* view, int64_t extent, int64_t stri
   view->rank += 1;
 }
 
-/* Writes the view's elements, each of `size` 1, 2, 4 or 8 bytes, densely in row-major order. */
+/* Writes the view's elements, each of `size` 1, 2, 4 or 8 bytes or a DvtString, densely in
+ * row-major order. */
 void dvt_strided_copy(const DvtView* view, uint32_t size, void* target);
 
 /* Writes `count` copies of the element at `element`. */

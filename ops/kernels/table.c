@@ -51,6 +51,7 @@ static void join(void) {
       dvt_kernels_attention(),
       dvt_kernels_sampling(),
       dvt_kernels_signal(),
+      dvt_kernels_strings(),
       dvt_kernels_tfidf(),
       dvt_kernels_training(),
       dvt_kernels_unpooling(),

@@ -144,7 +144,13 @@ TEST_CASE("strings are kept and raw data is copied as it is") {
   proto.add_string_data(std::string("\0b", 2));
   Result<NamedTensor> strings = read(proto);
   REQUIRE(strings.ok());
-  CHECK(strings->data.strings == std::vector<std::string>{"a", std::string("\0b", 2)});
+  CHECK(davit::ir::strings_of(strings->data) ==
+        std::vector<std::string>{"a", std::string("\0b", 2)});
+  CHECK(strings->data.bytes->size() == 2 * sizeof(DvtString));
+  proto.set_string_data(0, std::string(DVT_STRING_MAX, 'x'));
+  CHECK(read(proto).ok());
+  proto.set_string_data(0, std::string(DVT_STRING_MAX + 1, 'x'));
+  CHECK(has(read_error(proto), "a string is too long"));
 
   proto = tensor(TensorProto::FLOAT, {1, 1});
   proto.set_raw_data(std::string("\x00\x00\x80\x3f", 4));

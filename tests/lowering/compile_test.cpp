@@ -113,31 +113,31 @@ TEST_CASE("wrong names and shapes are refused") {
   CHECK(!compile_module(sample(), options).ok());
 }
 
-TEST_CASE("strings are refused where they would be computed with, and only there") {
-  const davit::ir::TensorData words{.dtype = DVT_STRING,
-                                    .dims = {1},
-                                    .bytes = std::make_shared<const std::vector<std::byte>>(),
-                                    .strings = {"word"}};
-  TinyModule through_node;
-  const auto c = through_node.constant("c", words);
-  auto image = compile_module(
-      through_node.build({through_node.node("Concat", {c, c}, "y", {{"axis", int64_t(0)}})}), {});
-  REQUIRE(!image.ok());
-  CHECK(image.status().code() == DVT_UNSUPPORTED);
-  CHECK(image.status().to_string() ==
-        "lower: Concat_y (ai.onnx::Concat(13)): the node reads a constant of strings; tensor "
-        "c; expected numbers");
-  TinyModule alone;
-  image = compile_module(alone.build({alone.constant("c", words)}), {});
-  REQUIRE(!image.ok());
-  CHECK(image.status().code() == DVT_UNSUPPORTED);
-  CHECK(image.status().to_string() ==
-        "lower: a constant of strings cannot be computed with; tensor c");
+TEST_CASE("strings go through an image, and are refused where numbers are computed with") {
+  const std::vector<std::string> words = {"word", ""};
+  const auto data = *davit::ir::make_string_tensor({2}, words);
+  TinyModule moved;
+  const auto c = moved.constant("c", data);
+  auto image =
+      compile_module(moved.build({moved.node("Concat", {c, c}, "y", {{"axis", int64_t(0)}})}), {});
+  REQUIRE_MESSAGE(image.ok(), image.status().to_string());
+  const auto outputs = davit::testing::run_image(image->bytes, {});
+  REQUIRE_MESSAGE(outputs.ok(), outputs.status().to_string());
+  CHECK((*outputs)[0].dtype == DVT_STRING);
+  const davit::ir::TensorData got =
+      davit::ir::make_tensor(DVT_STRING, (*outputs)[0].dims, (*outputs)[0].bytes);
+  CHECK(davit::ir::strings_of(got) == std::vector<std::string>{"word", "", "word", ""});
 
-  TinyModule tiny;
-  tiny.constant("unused", words);
-  const auto x = tiny.input("x", {2});
-  CHECK(compile_module(tiny.build({tiny.node("Relu", {x}, "y")}), {}).ok());
+  TinyModule through_node;
+  const auto d = through_node.constant("d", data);
+  const auto yes = through_node.input("yes", {2});
+  const auto b = through_node.node("Cast", {yes}, "b", {{"to", int64_t(DVT_BOOL)}});
+  image = compile_module(through_node.build({through_node.node("Where", {b, d, d}, "y")}), {});
+  REQUIRE(!image.ok());
+  CHECK(image.status().code() == DVT_UNSUPPORTED);
+  CHECK(image.status().to_string() ==
+        "lower: Where_y (ai.onnx::Where(13)): the node reads a tensor of strings; tensor d; "
+        "expected numbers");
 }
 
 TEST_CASE("a frozen input becomes part of the image") {

@@ -134,7 +134,7 @@ TEST_CASE("Cast: target type, views, and what cannot be cast") {
   auto same = cast(f32({1}, {1.5F}), DVT_F32);
   CHECK(values_of<float>(same) == std::vector<float>{1.5F});
   // A1: an element type outside the enumeration, or one without kernels.
-  for (const int64_t to : {int64_t{0}, int64_t{8}, int64_t{14}, int64_t{255}, int64_t{256 + 1},
+  for (const int64_t to : {int64_t{0}, int64_t{15}, int64_t{14}, int64_t{255}, int64_t{256 + 1},
                            int64_t{-1}, INT64_MAX, INT64_MIN}) {
     auto bad = cast(f32({1}, {1}), to);
     REQUIRE(!bad.ok());

@@ -118,12 +118,11 @@ Dims hostile_dims(Source& source, Dims dims) {
 void fill_randomly(Source& source, Operand& operand) {
   const DvtDType dtype = operand.tensor.dtype;
   const size_t size = dvt_dtype_size(dtype);
-  if (size == 0) return;  // DVT_STRING.
   const bool integers = dtype == DVT_I64 || dtype == DVT_I32;
   const size_t end = std::min<size_t>(operand.bytes.size(), 1024);
   for (size_t at = 0; at + size <= end; at += size) {
     const int64_t value = integers ? hostile_integer(source) : source.between(INT32_MIN, INT32_MAX);
-    std::memcpy(&operand.bytes[at], &value, size);
+    std::memcpy(&operand.bytes[at], &value, std::min(size, sizeof value));
   }
 }
 
@@ -136,8 +135,9 @@ void change_operand(Source& source, std::vector<Operand>& operands) {
       operand.present = !operand.present;
       return;
     case 1: {
-      const auto dtype = source.pick<DvtDType>(
+      auto dtype = source.pick<DvtDType>(
           {DVT_F32, DVT_F64, DVT_F16, DVT_BF16, DVT_I32, DVT_I64, DVT_U8, DVT_BOOL, DVT_STRING});
+      if (dtype == DVT_STRING && *checked_elements(dims) > 4096) dtype = DVT_U8;  // Of memory.
       operand.tensor.dtype = dtype;
       operand.tensor.bytes = *checked_elements(dims) * dvt_dtype_size(dtype);
       operand.bytes.assign(operand.tensor.bytes, std::byte{1});
