@@ -38,20 +38,6 @@ Status check_recipe(const ir::Module& module, const Step& step) {
   return {};
 }
 
-// Parameters such as axes and sizes must be constants. When a node that is refused takes a model
-// input in such a place, the user can compile its value in.
-void add_freeze_hint(const ir::Module& module, ir::NodeId node, ErrorDetail& detail) {
-  if (detail.code != DVT_UNSUPPORTED || !detail.hint.empty()) return;
-  std::string names;
-  const auto inputs = module.inputs(node);
-  for (size_t i = 1; i < inputs.size(); ++i) {
-    if (inputs[i] == ir::kNoValue || !module.is_graph_input(inputs[i])) continue;
-    names += names.empty() ? "--freeze " : " --freeze ";
-    names += std::string(module.value_name(inputs[i])) + "=@file.npy";
-  }
-  detail.hint = std::move(names);
-}
-
 // Few kernels take strings.
 Status check_strings(const ir::Module& module, const Step& step) {
   if (step.recipe.is_alias || (step.recipe.kernel->flags & DVT_KERNEL_STRINGS) != 0) return {};
@@ -91,10 +77,7 @@ Result<Step> prepare_step(const ir::Module& module, ir::NodeId node) {
   const ops::NodeView view(module, node);
   auto recipe = definition->recipe(view);
   if (Status mistyped = view.attribute_status(); !mistyped.ok()) return mistyped;
-  if (!recipe.ok()) {
-    add_freeze_hint(module, node, recipe.status().detail());
-    return std::move(recipe.status());
-  }
+  if (!recipe.ok()) return std::move(recipe.status());
   Step step{node, definition, std::move(*recipe)};
   if (step.recipe.is_alias) return step;
   if (Status status = check_recipe(module, step); !status.ok()) return status;

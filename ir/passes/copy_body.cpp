@@ -32,6 +32,21 @@ class BodyCopier {
     return copies;
   }
 
+  GraphId copy_graph(GraphId graph, NodeId owner, GraphId from, GraphId to) {
+    // A nested graph reads constants of the graphs around it, which are copied first.
+    copy_captured_constants(graph, from, to);
+    const GraphId copy = module_.add_graph(std::string(module_.graph_name(graph)), to, owner);
+    const auto inputs = module_.graph_inputs(graph);
+    for (const ValueId input : std::vector<ValueId>(inputs.begin(), inputs.end())) {
+      module_.add_graph_input(copy, new_value(input, copy));
+    }
+    copy_nodes(graph, copy);
+    const auto outputs = module_.graph_outputs(graph);
+    module_.set_graph_outputs(
+        copy, copies_of(std::vector<ValueId>(outputs.begin(), outputs.end()), graph, copy));
+    return copy;
+  }
+
  private:
   // A value from around the body is itself; a constant of it is copied when something reads it.
   ValueId copy_of(ValueId value, GraphId from, GraphId to) {
@@ -89,21 +104,6 @@ class BodyCopier {
     return value;
   }
 
-  GraphId copy_graph(GraphId graph, NodeId owner, GraphId from, GraphId to) {
-    // A nested graph reads constants of the graphs around it, which are copied first.
-    copy_captured_constants(graph, from, to);
-    const GraphId copy = module_.add_graph(std::string(module_.graph_name(graph)), to, owner);
-    const auto inputs = module_.graph_inputs(graph);
-    for (const ValueId input : std::vector<ValueId>(inputs.begin(), inputs.end())) {
-      module_.add_graph_input(copy, new_value(input, copy));
-    }
-    copy_nodes(graph, copy);
-    const auto outputs = module_.graph_outputs(graph);
-    module_.set_graph_outputs(
-        copy, copies_of(std::vector<ValueId>(outputs.begin(), outputs.end()), graph, copy));
-    return copy;
-  }
-
   void copy_captured_constants(GraphId graph, GraphId from, GraphId to) {
     const auto outputs = module_.graph_outputs(graph);
     for (const ValueId value : std::vector<ValueId>(outputs.begin(), outputs.end())) {
@@ -139,6 +139,10 @@ std::vector<ValueId> copy_body(Rewriter& rewriter, GraphId body, GraphId graph,
   copier.copy_nodes(body, graph);
   const auto outputs = rewriter.module().graph_outputs(body);
   return copier.copies_of(std::vector<ValueId>(outputs.begin(), outputs.end()), body, graph);
+}
+
+GraphId copy_graph(Rewriter& rewriter, GraphId graph, GraphId into, NodeId owner) {
+  return BodyCopier(rewriter, "").copy_graph(graph, owner, ir::kNoGraph, into);
 }
 
 }  // namespace davit::passes

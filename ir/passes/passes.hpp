@@ -72,6 +72,13 @@ Status check_inference(ir::Module& module);
 // them: the tables of TfIdfVectorizer. Returns the number of nodes.
 Result<uint32_t> lift_tables(ir::Module& module, Refusals& refusals);
 
+// A Scan becomes a Loop that takes its elements by their number; one of version 8, with a batch,
+// two.
+Result<uint32_t> lower_scans(ir::Module& module, Refusals& refusals);
+
+// DVT_UNSUPPORTED with a Scan that is left, and the reason.
+Status check_scans(const ir::Module& module, const Refusals& refusals);
+
 // Sequences and optionals become the tensors they hold: what reads them reads those, a Loop that
 // carries one and SequenceMap become copies of their bodies, and the main graph's outputs are the
 // elements y[0], y[1] ... of a sequence y; an absent optional is no output. That needs lengths,

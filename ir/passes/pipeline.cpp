@@ -2,6 +2,7 @@
 #include <array>
 
 #include "ir/passes/passes.hpp"
+#include "ir/passes/rewrite.hpp"
 #include "ir/verify.hpp"
 #include "ops/definition.hpp"
 
@@ -16,6 +17,7 @@ Result<uint32_t> without_refusals(ir::Module& module, Refusals& /*refusals*/) {
 constexpr std::array kPasses = {
     Pass{"lift_tables", lift_tables, Level::kRequired},
     Pass{"infer_shapes", without_refusals<infer_shapes>, Level::kRequired},
+    Pass{"lower_scans", lower_scans, Level::kRequired},
     Pass{"expand_sequences", expand_sequences, Level::kRequired},
     Pass{"fold_constants", without_refusals<fold_constants>, Level::kFold},
     Pass{"inline_branches", inline_branches, Level::kFold},
@@ -38,9 +40,11 @@ constexpr std::array kPasses = {
     Pass{"fuse_attention", fuse_attention, Level::kFuse},
     Pass{"fuse_epilogues", fuse_epilogues, Level::kFuse},
 };
-constexpr size_t kExpandSequencesAt = 2;
-constexpr size_t kFoldConstants = 3;
-constexpr size_t kRemoveDeadNodes = 5;
+constexpr size_t kLowerScans = 2;
+constexpr size_t kExpandSequencesAt = 3;
+constexpr size_t kFoldConstants = 4;
+constexpr size_t kRemoveDeadNodes = 6;
+static_assert(kPasses[kLowerScans].name == "lower_scans");
 static_assert(kPasses[kExpandSequencesAt].name == "expand_sequences");
 static_assert(kPasses[kFoldConstants].name == "fold_constants");
 static_assert(kPasses[kRemoveDeadNodes].name == "remove_dead_nodes");
@@ -111,6 +115,7 @@ class Simplifier {
       if (!status.ok()) return unsupported;
       status = check_supported(module_);
     }
+    if (status.ok()) status = check_scans(module_, refusals_[kLowerScans]);
     if (status.ok()) status = check_sequences(module_, refusals_[kExpandSequencesAt]);
     if (status.ok()) status = run_level(Level::kFuse);
     if (!status.ok()) return status;
@@ -214,7 +219,7 @@ Status check_supported(const ir::Module& module) {
   for (uint32_t n = 0; n < module.node_count(); ++n) {
     const ir::NodeId node{n};
     if (!module.node_alive(node) || ops::find_operator(module, node) != nullptr ||
-        is_sequence_operator(module, node)) {
+        is_sequence_operator(module, node) || is_op(module, node, "Scan")) {
       continue;
     }
     std::string& nodes = nodes_of_operator[module.op_label(node)];

@@ -53,7 +53,7 @@ class Expander {
   Result<uint32_t> run() {
     const std::vector<NodeId> nodes = live_nodes(module_);
     for (const NodeId node : nodes) {
-      if (!is_gone(node)) visit(node);
+      if (!is_gone(rewriter_, node)) visit(node);
     }
     expand_outputs();
     strike_unread(nodes);
@@ -65,14 +65,6 @@ class Expander {
   void refuse(NodeId node, std::string reason) {
     refusals_.push_back(
         {std::string(kExpandSequences), module_.node_path(node), std::move(reason)});
-  }
-
-  // The node, or one in whose body it is, was struck out.
-  [[nodiscard]] bool is_gone(NodeId node) const {
-    while (node != ir::kNoNode && !rewriter_.is_struck(node)) {
-      node = module_.graph_owner(module_.node_graph(node));
-    }
-    return node != ir::kNoNode;
   }
 
   [[nodiscard]] ValueId output(NodeId node) const {
@@ -376,7 +368,7 @@ class Expander {
 
   void strike_unread(const std::vector<NodeId>& nodes) {
     for (auto at = nodes.rbegin(); at != nodes.rend(); ++at) {
-      if (is_gone(*at) || rewriter_.has_control_edges(*at)) continue;
+      if (is_gone(rewriter_, *at) || rewriter_.has_control_edges(*at)) continue;
       const ValueId value = output(*at);
       if (value == kNoValue ? !is_sequence_operator(module_, *at) : !known_.contains(value))
         continue;
@@ -399,6 +391,13 @@ class Expander {
 bool is_sequence_operator(const ir::Module& module, NodeId node) {
   return module.domain(node).empty() &&
          std::ranges::find(kOperators, module.op(node)) != kOperators.end();
+}
+
+bool is_gone(const Rewriter& rewriter, NodeId node) {
+  while (node != ir::kNoNode && !rewriter.is_struck(node)) {
+    node = rewriter.module().graph_owner(rewriter.module().node_graph(node));
+  }
+  return node != ir::kNoNode;
 }
 
 std::optional<ir::Shape> nameless(std::optional<ir::Shape> shape) {

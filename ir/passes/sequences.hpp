@@ -1,4 +1,4 @@
-// sequences.hpp: what the parts of expand_sequences share.
+// sequences.hpp: what expand_sequences and lower_scans share.
 //
 // Threads  One thread a module.
 // Trust    Modules are verified and sorted; operands and attributes are still the model's.
@@ -43,6 +43,12 @@ std::optional<ir::Shape> nameless(std::optional<ir::Shape> shape);
 std::vector<ir::ValueId> copy_body(Rewriter& rewriter, ir::GraphId body, ir::GraphId graph,
                                    const std::vector<ir::ValueId>& arguments,
                                    std::string_view prefix);
+
+// The same of the whole graph, as a subgraph of `owner`, which is in `into`.
+ir::GraphId copy_graph(Rewriter& rewriter, ir::GraphId graph, ir::GraphId into, ir::NodeId owner);
+
+// The node, or one in whose body it is, was struck out.
+bool is_gone(const Rewriter& rewriter, ir::NodeId node);
 
 // A Loop that carries a sequence or an optional, and SequenceMap, become copies of their body. The
 // result says why that cannot be done; empty when it was, or when there is nothing to do.

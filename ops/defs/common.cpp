@@ -130,17 +130,6 @@ Result<DvtIntegerList> integer_list(const NodeView& node, uint32_t input, std::s
   return DvtIntegerList{.count = DVT_LIST_INPUT, .values = {}};
 }
 
-Result<std::vector<int64_t>> require_i64(const NodeView& node, uint32_t index,
-                                         std::string_view name) {
-  auto values = node.input_i64(index);
-  if (values) return std::move(*values);
-  ErrorDetail detail = node.module().error_at(
-      node.id(), DVT_UNSUPPORTED, DVT_STAGE_LOWER,
-      "input " + std::to_string(index) + " (" + std::string(name) + ") must be a constant");
-  detail.hint = "freeze the model input that it depends on, or fix the model's shapes";
-  return Status(std::move(detail));
-}
-
 void take_list(Recipe& recipe, const DvtIntegerList& list, uint32_t input) {
   if (list.count == DVT_LIST_INPUT) recipe.inputs.push_back(input);
 }

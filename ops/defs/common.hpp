@@ -56,10 +56,6 @@ Result<DvtIntegerList> integer_list(const NodeView& node, uint32_t input, std::s
 // Appends `input` to the kernel's operands when `list` says that it is there.
 void take_list(Recipe& recipe, const DvtIntegerList& list, uint32_t input);
 
-// A parameter that no kernel takes as an input: constant values, or DVT_UNSUPPORTED that names it.
-Result<std::vector<int64_t>> require_i64(const NodeView& node, uint32_t index,
-                                         std::string_view name);
-
 // A recipe that calls `kernel` with all inputs and outputs of the node in their order.
 Recipe plain_recipe(const NodeView& node, const DvtKernel* kernel,
                     std::vector<std::byte> attributes = {});

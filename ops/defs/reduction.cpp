@@ -98,15 +98,9 @@ DvtReduceOp operation_of(const NodeView& node) {
 
 Result<Recipe> recipe_reduce(const NodeView& node) {
   const DvtDType dtype = node.input_dtype(0);
-  std::vector<int64_t> axes;
-  if (axes_are_input(node) && node.has_input(1)) {
-    auto constant = require_i64(node, 1, "axes");
-    if (!constant.ok()) return std::move(constant.status());
-    axes = std::move(*constant);
-  } else {
-    axes = *stated_axes(node);
-  }
-  if (is_noop(node, axes)) return Recipe{.is_alias = true};
+  const auto stated = stated_axes(node);
+  const std::vector<int64_t> axes = stated.value_or(std::vector<int64_t>());
+  if (stated && is_noop(node, axes)) return Recipe{.is_alias = true};
   auto kernel = require_kernel(node, "Reduce", dtype);
   if (!kernel.ok()) return std::move(kernel.status());
   const DvtReduceOp op = operation_of(node);
@@ -120,7 +114,9 @@ Result<Recipe> recipe_reduce(const NodeView& node) {
                                     .axes = -1,
                                     .axes_from_end = 0,
                                     .keep_dims = node.attribute_int("keepdims", 1) != 0 ? 1 : 0};
-  if (x != nullptr) {
+  if (!stated) {
+    if (is_noop(node, axes)) attributes.axes = 0;
+  } else if (x != nullptr) {
     auto mask = axes_mask(node, axes, x->size());
     if (!mask.ok()) return std::move(mask.status());
     attributes.axes = *mask;
@@ -136,6 +132,7 @@ Result<Recipe> recipe_reduce(const NodeView& node) {
   }
   Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(attributes));
   recipe.inputs = {0};
+  if (!stated) recipe.inputs.push_back(1);
   return recipe;
 }
 

@@ -346,14 +346,18 @@ Status infer_resize(const NodeView& node, std::span<InferredOutput> outputs) {
   return {};
 }
 
-// Scales of dims that are not all known: the kernel works them out.
-void leave_scales(const NodeView& node, const Request& request, DvtResizeAttributes& attributes) {
+// How the kernel is to take sizes of dims that are not all known.
+double size_rule(const NodeView& node) {
   const std::string policy = node.opset() >= 18
                                  ? node.attribute_string("keep_aspect_ratio_policy", "stretch")
                                  : std::string("stretch");
-  const double to_size = policy == "not_larger"    ? DVT_RESIZE_NOT_LARGER
-                         : policy == "not_smaller" ? DVT_RESIZE_NOT_SMALLER
-                                                   : DVT_RESIZE_TO_SIZE;
+  return policy == "not_larger"    ? DVT_RESIZE_NOT_LARGER
+         : policy == "not_smaller" ? DVT_RESIZE_NOT_SMALLER
+                                   : DVT_RESIZE_TO_SIZE;
+}
+
+// Scales of dims that are not all known: the kernel works them out.
+void leave_scales(const NodeView& node, const Request& request, DvtResizeAttributes& attributes) {
   for (size_t i = 0; i < request.axes.size(); ++i) {
     const size_t dim = request.axes[i];
     const double span =
@@ -361,8 +365,32 @@ void leave_scales(const NodeView& node, const Request& request, DvtResizeAttribu
     const bool by_scale = !request.scales.empty();
     attributes.numerator[dim] =
         by_scale ? request.scales[i] * span : static_cast<double>(request.sizes[i]);
-    attributes.denominator[dim] = by_scale ? DVT_RESIZE_BY_SCALE : to_size;
+    attributes.denominator[dim] = by_scale ? DVT_RESIZE_BY_SCALE : size_rule(node);
   }
+}
+
+// Lists that are not constant are inputs 1 to 3 of the kernel, and the record says where in them
+// each dim has its value.
+Recipe recipe_with_inputs(const NodeView& node, const DvtKernel& kernel, const Request& request,
+                          DvtResizeAttributes attributes) {
+  const uint32_t scales_at = is_plain(node) ? 1 : 2;
+  const bool by_sizes = !is_plain(node) && is_given(node, 3);
+  const bool is_listed = by_sizes ? request.sizes.empty() : request.scales.empty();
+  const bool has_roi = attributes.coordinates == DVT_RESIZE_TF_CROP && request.roi.empty();
+  for (size_t i = 0; i < request.axes.size(); ++i) {
+    const size_t dim = request.axes[i];
+    attributes.denominator[dim] = by_sizes ? size_rule(node) : DVT_RESIZE_BY_SCALE;
+    attributes.numerator[dim] = is_listed  ? static_cast<double>(i)
+                                : by_sizes ? static_cast<double>(request.sizes[i])
+                                           : request.scales[i];
+    if (has_roi) attributes.roi_start[dim] = attributes.roi_end[dim] = static_cast<double>(i);
+  }
+  Recipe recipe = plain_recipe(node, &kernel, attribute_bytes(attributes));
+  recipe.inputs = {0, has_roi ? 1 : ir::kNone, is_listed && !by_sizes ? scales_at : ir::kNone,
+                   is_listed && by_sizes ? 3 : ir::kNone};
+  while (recipe.inputs.back() == ir::kNone) recipe.inputs.pop_back();
+  recipe.workspace_bytes = {1};  // The kernel's infer() knows better.
+  return recipe;
 }
 
 Result<Recipe> recipe_resize(const NodeView& node) {
@@ -376,9 +404,6 @@ Result<Recipe> recipe_resize(const NodeView& node) {
   }
   auto request = read_request(node, x->size(), attributes->coordinates);
   if (!request.ok()) return std::move(request.status());
-  if (!request->complete) {
-    return node.error(DVT_UNSUPPORTED, "scales, sizes and roi must be constants", DVT_STAGE_LOWER);
-  }
   for (size_t i = 0; i < DVT_MAX_RANK; ++i) {
     attributes->numerator[i] = attributes->denominator[i] = 1.0;
     attributes->roi_start[i] = 0.0;
@@ -388,6 +413,7 @@ Result<Recipe> recipe_resize(const NodeView& node) {
     attributes->roi_start[request->axes[i]] = request->roi[i];
     attributes->roi_end[request->axes[i]] = request->roi[request->axes.size() + i];
   }
+  if (!request->complete) return recipe_with_inputs(node, **kernel, *request, *attributes);
   uint64_t workspace = 1;
   if (const auto in = node.input_extents(0)) {
     auto extents = resolve(node, *request, *in);

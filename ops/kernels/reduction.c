@@ -30,10 +30,32 @@ static void append(Walk* walk, int64_t dim, int64_t stride) {
   walk->strides[walk->rank++] = stride;
 }
 
+enum { AXES = 1, PARAMETERS = 1 << AXES };
+
+/* Those of input AXES. */
+static DvtCode read_axes(const DvtContext* ctx, int64_t* axes, char* reason, size_t size) {
+  const uint32_t rank = dvt_input_tensor(ctx, 0)->rank;
+  int64_t values[DVT_MAX_RANK];
+  uint32_t count = 0;
+  uint32_t mask = 0;
+  DvtCode code = dvt_read_integers(ctx, AXES, "axes", values, DVT_MAX_RANK, &count, reason, size);
+  if (code == DVT_OK) code = dvt_axes_mask(values, count, rank, &mask, reason, size);
+  *axes = mask;
+  if (count == 0 && ((const DvtReduceAttributes*)ctx->attributes)->axes < 0) {
+    *axes = (INT64_C(1) << rank) - 1;
+  }
+  return code;
+}
+
+/* Precondition: read_axes() did not refuse them, where they are an input. */
 static int64_t axes_of(const DvtContext* ctx) {
   const DvtReduceAttributes* attributes = ctx->attributes;
   const uint32_t rank = dvt_input_tensor(ctx, 0)->rank;
   int64_t axes = attributes->axes;
+  if (dvt_has_input(ctx, AXES)) {
+    (void)read_axes(ctx, &axes, NULL, 0);
+    return axes;
+  }
   if (axes < 0) axes &= (INT64_C(1) << rank) - 1;
   for (uint32_t i = 0; i < rank; ++i) {
     if ((attributes->axes_from_end >> i & 1) != 0) axes |= INT64_C(1) << (rank - 1 - i);
@@ -210,29 +232,14 @@ static void reduce_at(const Walk* walk, int64_t op, const void* x, int64_t base,
   }
 }
 
-static DvtCode run_reduce(const DvtContext* ctx, DvtDType dtype) {
-  if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
-  const int64_t op = ((const DvtReduceAttributes*)ctx->attributes)->op;
-  const void* x = dvt_input_data(ctx, 0);
-  void* y = dvt_output_data(ctx, 0);
-  const int64_t outputs = dvt_tensor_elements(dvt_output_tensor(ctx, 0));
-  const bool empty = dvt_input_tensor(ctx, 0)->bytes == 0;
-  const Reduction reduction = empty ? (Reduction){0} : describe(ctx);
-  int64_t index[DVT_MAX_RANK] = {0};
-  int64_t base = 0;
-  for (int64_t i = 0; i < outputs; ++i) {
-    reduce_at(&reduction.reduced, op, x, base, y, i, dtype);
-    base = advance(&reduction.kept, index, base);
-  }
-  return DVT_OK;
-}
-
 static DvtCode infer_reduce(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
+  DvtCode code = dvt_check_inputs(ctx, 1, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  int64_t axes = 0;
+  if (code == DVT_OK && dvt_has_input(ctx, AXES)) code = read_axes(ctx, &axes, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* x = dvt_input_tensor(ctx, 0);
-  const int64_t axes = axes_of(ctx);
+  axes = axes_of(ctx);
   const bool keep = ((const DvtReduceAttributes*)ctx->attributes)->keep_dims != 0;
   int64_t dims[DVT_MAX_RANK];
   uint32_t rank = 0;
@@ -244,7 +251,7 @@ static DvtCode infer_reduce(const DvtContext* ctx, DvtTensor* outputs, char* rea
 }
 
 static DvtCode check_reduce(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
-  DvtCode code = dvt_check_counts(ctx, 1, 1, 1, 1, reason, size);
+  DvtCode code = dvt_check_counts(ctx, 1, 2, 1, 1, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 0), dtype, "X", reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dtype, "Y", reason, size);
@@ -256,6 +263,8 @@ static DvtCode check_reduce(const DvtContext* ctx, DvtDType dtype, char* reason,
     return dvt_refuse(reason, size, "operation %" PRId64 " is unknown for %s", attributes->op,
                       dvt_dtype_text(dtype));
   }
+  if (dvt_lacks_parameters(ctx, PARAMETERS)) return DVT_OK;
+  if (dvt_has_input(ctx, AXES)) return dvt_check_inferred(ctx, infer_reduce, 0, reason, size);
   const int64_t axes = axes_of(ctx);
   if (axes >> x->rank != 0 || attributes->axes_from_end < 0 ||
       attributes->axes_from_end >> x->rank != 0) {
@@ -272,6 +281,27 @@ static DvtCode check_reduce(const DvtContext* ctx, DvtDType dtype, char* reason,
   if (outputs == (empty ? 0 : kept)) return DVT_OK;
   return dvt_refuse(reason, size, "Y: expected %" PRId64 " elements, got %" PRId64,
                     empty ? 0 : kept, outputs);
+}
+
+static DvtCode run_reduce(const DvtContext* ctx, DvtDType dtype) {
+  if (dvt_has_parameters(ctx, PARAMETERS)) {
+    const DvtCode code = check_reduce(ctx, dtype, NULL, 0);
+    if (code != DVT_OK) return code;
+  }
+  if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
+  const int64_t op = ((const DvtReduceAttributes*)ctx->attributes)->op;
+  const void* x = dvt_input_data(ctx, 0);
+  void* y = dvt_output_data(ctx, 0);
+  const int64_t outputs = dvt_tensor_elements(dvt_output_tensor(ctx, 0));
+  const bool empty = dvt_input_tensor(ctx, 0)->bytes == 0;
+  const Reduction reduction = empty ? (Reduction){0} : describe(ctx);
+  int64_t index[DVT_MAX_RANK] = {0};
+  int64_t base = 0;
+  for (int64_t i = 0; i < outputs; ++i) {
+    reduce_at(&reduction.reduced, op, x, base, y, i, dtype);
+    base = advance(&reduction.kept, index, base);
+  }
+  return DVT_OK;
 }
 
 DVT_TYPED_KERNEL(reduce, f32, DVT_F32)
@@ -295,11 +325,11 @@ static const DvtAttribute reduce_attributes[] = {
 #define REDUCE_KERNEL(suffix)                                                                      \
   {                                                                                                \
     .name = "Reduce." #suffix, .abi_version = DVT_KERNEL_ABI_VERSION,                              \
-    .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 1, .input_max = 1, .output_min = 1, \
+    .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 1, .input_max = 2, .output_min = 1, \
     .output_max = 1, .attribute_bytes = sizeof(DvtReduceAttributes),                               \
     .attribute_count = sizeof reduce_attributes / sizeof reduce_attributes[0],                     \
     .attributes = reduce_attributes, .run = run_reduce_##suffix, .check = check_reduce_##suffix,   \
-    .infer = infer_reduce                                                                          \
+    .infer = infer_reduce, .host_inputs = PARAMETERS                                               \
   }
 
 DvtKernelTable dvt_kernels_reduction(void) {

@@ -1,7 +1,7 @@
 /* reduction.h: the attribute record of Reduce, which serves the Reduce* operators and global pools.
  *
- *   kernel       input                       output
- *   Reduce.<t>   X [d0,...]                  Y: X's dims, those of `axes` gone or one
+ *   kernel       inputs                      output
+ *   Reduce.<t>   X [d0,...], axes?           Y: X's dims, those of `axes` gone or one
  *
  * <t> is any dtype but bool and the 16-bit integers. Whether the reduced dims stay matters to
  * infer() only: Y has the elements, in the same order.
@@ -40,8 +40,9 @@ enum DvtReduceOp {
 };
 
 typedef struct DvtReduceAttributes {
-  int64_t op;            /* DvtReduceOp. */
-  int64_t axes;          /* Bit i: dim i is reduced. Negative: bits beyond X's rank mean nothing. */
+  int64_t op;   /* DvtReduceOp. */
+  int64_t axes; /* Bit i: dim i is reduced. Negative: bits beyond X's rank mean nothing. With the
+                   input axes: 0 when an empty list means none, -1 when it means all. */
   int64_t axes_from_end; /* Bit i: dim rank - 1 - i is reduced, too. For an X of unknown rank. */
   int64_t keep_dims;     /* 1: reduced dims stay, with extent one. */
 } DvtReduceAttributes;

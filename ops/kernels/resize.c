@@ -158,13 +158,91 @@ static void resize_row(const Row* row, const void* x, void* y, bool nearest, Dvt
   }
 }
 
+/* ---- Parameters that are inputs -------------------------------------------------------------- */
+
+enum { ROI = 1, SCALES = 2, SIZES = 3, PARAMETERS = 1 << ROI | 1 << SCALES | 1 << SIZES };
+
+/* The values of a list, which has to have `count` of them. */
+static DvtCode read_list(const DvtContext* ctx, uint32_t index, uint32_t count, double* values,
+                         char* reason, size_t size) {
+  static const char* const names[] = {"", "roi", "scales", "sizes"};
+  const DvtCell* list = dvt_input(ctx, index);
+  if (list->tensor->rank != 1 || list->tensor->dims[0] != count || !dvt_has_data(ctx, index)) {
+    return dvt_refuse(reason, size, "%s: expected %u values that are known", names[index], count);
+  }
+  if (index == SIZES) {
+    int64_t sizes[DVT_MAX_RANK];
+    uint32_t read = 0;
+    const DvtCode code =
+        dvt_read_integers(ctx, index, names[index], sizes, DVT_MAX_RANK, &read, reason, size);
+    for (uint32_t i = 0; code == DVT_OK && i < read; ++i) values[i] = (double)sizes[i];
+    return code;
+  }
+  if (!dvt_dtype_is_float(list->tensor->dtype)) {
+    return dvt_refuse(reason, size, "%s: expected floats, got %s", names[index],
+                      dvt_dtype_text(list->tensor->dtype));
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    values[i] = dvt_load_real(list->data, list->tensor->dtype, i);
+    const bool good = index == ROI ? isfinite(values[i]) : values[i] > 0.0 && isfinite(values[i]);
+    if (!good) return dvt_refuse(reason, size, "%s: a value is out of range", names[index]);
+  }
+  return DVT_OK;
+}
+
+/* The element of a list at a place that the record has. */
+static bool pick(const double* values, uint32_t count, double place, double* value) {
+  if (!(place >= 0.0) || !(place < (double)count)) return false;
+  *value = values[(uint32_t)place];
+  return true;
+}
+
+/* The attribute record, with what the inputs say in the place of where they say it. */
+static DvtCode read_record(const DvtContext* ctx, DvtResizeAttributes* record, char* reason,
+                           size_t size) {
+  *record = *(const DvtResizeAttributes*)ctx->attributes;
+  if (!dvt_has_parameters(ctx, PARAMETERS)) return DVT_OK;
+  const uint32_t rank = dvt_input_tensor(ctx, 0)->rank;
+  uint32_t count = 0;
+  for (uint32_t d = 0; d < rank; ++d) count += record->denominator[d] > 0.0 ? 0u : 1u;
+  double roi[2 * DVT_MAX_RANK] = {0};
+  double wanted[DVT_MAX_RANK] = {0};
+  const bool has_roi = dvt_has_input(ctx, ROI);
+  const bool has_list = dvt_has_input(ctx, SCALES) || dvt_has_input(ctx, SIZES);
+  DvtCode code = has_roi ? read_list(ctx, ROI, 2 * count, roi, reason, size) : DVT_OK;
+  for (uint32_t i = SCALES; code == DVT_OK && i <= SIZES; ++i) {
+    if (dvt_has_input(ctx, i)) code = read_list(ctx, i, count, wanted, reason, size);
+  }
+  if (code != DVT_OK) return code;
+  for (uint32_t d = 0; d < rank; ++d) {
+    if (record->denominator[d] > 0.0) continue;
+    const double place = record->roi_start[d];
+    const bool good =
+        (!has_roi || (pick(roi, count, place, &record->roi_start[d]) &&
+                      pick(roi + count, count, place, &record->roi_end[d]))) &&
+        (!has_list || pick(wanted, count, record->numerator[d], &record->numerator[d]));
+    if (!good) return dvt_refuse(reason, size, "the record names a place outside a list");
+    if (record->denominator[d] == DVT_RESIZE_BY_SCALE) {
+      record->numerator[d] *= record->roi_end[d] - record->roi_start[d];
+    }
+  }
+  return DVT_OK;
+}
+
+static DvtCode check_resize(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size);
+
 static DvtCode run_resize(const DvtContext* ctx, DvtDType dtype) {
+  if (dvt_has_parameters(ctx, PARAMETERS)) {
+    const DvtCode code = check_resize(ctx, dtype, NULL, 0);
+    if (code != DVT_OK) return code;
+  }
   const DvtTensor* y = dvt_output_tensor(ctx, 0);
   if (y->bytes == 0) return DVT_OK;
   DvtResizeAttributes resolved;
   const DvtResizeAttributes* attributes = &resolved;
   int64_t extents[DVT_MAX_RANK];
-  if (!dvt_resize_resolve(ctx->attributes, dvt_input_tensor(ctx, 0), &resolved, extents)) {
+  if (read_record(ctx, &resolved, NULL, 0) != DVT_OK ||
+      !dvt_resize_resolve(&resolved, dvt_input_tensor(ctx, 0), &resolved, extents)) {
     return DVT_INVALID_ARGUMENT;
   }
   const Tables tables = fill_tables(ctx, attributes);
@@ -205,13 +283,14 @@ static DvtCode check_modes(const DvtResizeAttributes* attributes, DvtDType dtype
 }
 
 static DvtCode infer_resize(const DvtContext* ctx, DvtTensor* outputs, char* reason, size_t size) {
-  DvtCode code = dvt_check_inputs(ctx, 1, 1, reason, size);
+  DvtResizeAttributes resolved;
+  DvtCode code = dvt_check_inputs(ctx, 1, 4, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
+  if (code == DVT_OK) code = read_record(ctx, &resolved, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* x = dvt_input_tensor(ctx, 0);
-  DvtResizeAttributes resolved;
   int64_t out[DVT_MAX_RANK];
-  if (!dvt_resize_resolve(ctx->attributes, x, &resolved, out)) {
+  if (!dvt_resize_resolve(&resolved, x, &resolved, out)) {
     return dvt_refuse(reason, size, "an extent of Y is out of range, or X is empty and Y is not");
   }
   code = dvt_infer_shape(&outputs[0], x->rank, out, "Y", reason, size);
@@ -224,7 +303,7 @@ static DvtCode infer_resize(const DvtContext* ctx, DvtTensor* outputs, char* rea
 }
 
 static DvtCode check_resize(const DvtContext* ctx, DvtDType dtype, char* reason, size_t size) {
-  DvtCode code = dvt_check_counts(ctx, 1, 1, 2, 2, reason, size);
+  DvtCode code = dvt_check_counts(ctx, 1, 4, 2, 2, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_input_tensor(ctx, 0), dtype, "X", reason, size);
   if (code == DVT_OK) code = dvt_check_dtype(dvt_output_tensor(ctx, 0), dtype, "Y", reason, size);
@@ -236,12 +315,19 @@ static DvtCode check_resize(const DvtContext* ctx, DvtDType dtype, char* reason,
     return dvt_refuse(reason, size, "ranks %u and %u of X and Y: expected equal, 1 or more",
                       x->rank, y->rank);
   }
-  if (y->bytes == 0) return DVT_OK;
-  if (x->bytes == 0) return dvt_refuse(reason, size, "X is empty and Y is not");
+  if (dvt_lacks_parameters(ctx, PARAMETERS)) return DVT_OK;
+  if (y->bytes == 0 && !dvt_has_parameters(ctx, PARAMETERS)) return DVT_OK;
+  if (y->bytes != 0 && x->bytes == 0) return dvt_refuse(reason, size, "X is empty and Y is not");
   DvtResizeAttributes resolved;
   int64_t out[DVT_MAX_RANK];
-  if (!dvt_resize_resolve(ctx->attributes, x, &resolved, out)) {
+  code = read_record(ctx, &resolved, reason, size);
+  if (code != DVT_OK) return code;
+  if (!dvt_resize_resolve(&resolved, x, &resolved, out)) {
     return dvt_refuse(reason, size, "a scale is out of range");
+  }
+  if (dvt_has_parameters(ctx, PARAMETERS)) {
+    code = dvt_check_shape(y, x->rank, out, "Y", reason, size);
+    if (code != DVT_OK || y->bytes == 0) return code;
   }
   const uint64_t expected = dvt_resize_workspace_bytes(&resolved, x->rank, x->dims, y->dims);
   if (expected == 0) return dvt_refuse(reason, size, "a scale is out of range");
@@ -282,11 +368,11 @@ static const DvtAttribute resize_attributes[] = {
 #define RESIZE_KERNEL(suffix)                                                                      \
   {                                                                                                \
     .name = "Resize." #suffix, .abi_version = DVT_KERNEL_ABI_VERSION,                              \
-    .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 1, .input_max = 1, .output_min = 2, \
+    .flags = DVT_KERNEL_PURE | DVT_KERNEL_DEVICE, .input_min = 1, .input_max = 4, .output_min = 2, \
     .output_max = 2, .attribute_bytes = sizeof(DvtResizeAttributes),                               \
     .attribute_count = sizeof resize_attributes / sizeof resize_attributes[0],                     \
     .attributes = resize_attributes, .run = run_resize_##suffix, .check = check_resize_##suffix,   \
-    .infer = infer_resize                                                                          \
+    .infer = infer_resize, .host_inputs = PARAMETERS                                               \
   }
 
 DvtKernelTable dvt_kernels_resize(void) {

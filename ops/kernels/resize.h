@@ -1,8 +1,8 @@
 /* resize.h: the attribute record of Resize (and Upsample), and the tap tables behind it.
  *
- *   kernel       input        outputs
- *   Resize.<t>   X [d0,...]   Y of the same rank
- *                             workspace: u8, dvt_resize_workspace_bytes() long
+ *   kernel       inputs                            outputs
+ *   Resize.<t>   X [d0,...], roi?, scales?, sizes?   Y of the same rank
+ *                                                    workspace: u8, dvt_resize_workspace_bytes()
  *
  * <t> is any numeric dtype, or bool for nearest. Every dim may be resized. Output element o of a
  * dim lies at a position of the input that the coordinate mode defines; Y is the sum over the
@@ -71,6 +71,10 @@ typedef struct DvtResizeAttributes {
  * are rounded to the nearest. */
 #define DVT_RESIZE_NOT_LARGER (-2.0)
 #define DVT_RESIZE_NOT_SMALLER (-3.0)
+
+/* A list that is an input: where the record would have a value of such a dim, `numerator` (scales,
+ * sizes) or `roi_start` and `roi_end`, it has the dim's place in the list. A scale is then without
+ * the region's span. */
 
 /* `attributes` with the scales of such dims worked out for X, and Y's extents. False when an extent
  * is out of range. May be in place. */

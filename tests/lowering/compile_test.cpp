@@ -181,20 +181,29 @@ TEST_CASE("the same module gives the same bytes, other options give others") {
   CHECK(first->bytes != third->bytes);
 }
 
-TEST_CASE("a parameter that must be constant is named with the option that makes it so") {
+TEST_CASE("a parameter may be an input, or frozen, with one result") {
   TinyModule tiny;
-  const auto x = tiny.input("x", {1, 1, 2, 2});
+  const auto x = tiny.input("x", {1, 1, 1, 2});
   const auto scales = tiny.input("scales", {4});
   const auto none = davit::ir::kNoValue;
   const auto y = tiny.node("Resize", {x, none, scales}, "y");
   const davit::ir::Module module = tiny.build({y});
+  const auto as_array = [](const davit::ir::TensorData& data) {
+    return davit::NpyArray{data.dtype, data.dims, *data.bytes};
+  };
+  const auto values = davit::testing::f32_tensor({1, 1, 1, 2}, {1, 2});
+  const auto factors = davit::testing::f32_tensor({4}, {1, 1, 2, 2});
   CompileOptions options;
   const auto image = compile_module(module, options);
-  REQUIRE(!image.ok());
-  CHECK(image.status().code() == DVT_UNSUPPORTED);
-  CHECK_MESSAGE(image.status().to_string().find("--freeze scales") != std::string::npos,
-                image.status().to_string());
-  options.frozen_inputs["scales"] = davit::testing::f32_tensor({4}, {1, 1, 2, 2});
+  REQUIRE_MESSAGE(image.ok(), image.status().to_string());
+  const auto outputs =
+      davit::testing::run_image(image->bytes, std::vector{as_array(values), as_array(factors)});
+  REQUIRE_MESSAGE(outputs.ok(), outputs.status().to_string());
+  CHECK(floats((*outputs)[0]) == std::vector<float>{1, 1, 2, 2, 1, 1, 2, 2});
+  options.frozen_inputs["scales"] = factors;
   const auto frozen = compile_module(module, options);
-  CHECK_MESSAGE(frozen.ok(), frozen.status().to_string());
+  REQUIRE_MESSAGE(frozen.ok(), frozen.status().to_string());
+  const auto same = davit::testing::run_image(frozen->bytes, std::vector{as_array(values)});
+  REQUIRE_MESSAGE(same.ok(), same.status().to_string());
+  CHECK((*same)[0].bytes == (*outputs)[0].bytes);
 }

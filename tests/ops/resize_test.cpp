@@ -441,12 +441,44 @@ TEST_CASE("shapes with unknown dims, parameters that are not constant, empty ten
       .input(DVT_I64, {ir::Dim(2)});
   REQUIRE(variable.infer().ok());
   CHECK(variable.found[0].shape->size() == 2);
-  CHECK(recipe_of(variable).status().code() == DVT_UNSUPPORTED);
+  const auto recipe = recipe_of(variable);
+  REQUIRE_MESSAGE(recipe.ok(), recipe.status().to_string());
+  CHECK(recipe->inputs == std::vector<uint32_t>{0, ir::kNone, ir::kNone, 3});
   OneNode empty("Resize", 13);
   empty.constant(make_data(DVT_F32, {0, 2}, {})).absent_input().absent_input().constant_i64({0, 4});
   const auto outputs = empty.evaluate();
   REQUIRE_MESSAGE(outputs.ok(), outputs.status().to_string());
   CHECK((*outputs)[0].dims == Dims{0, 4});
+}
+
+TEST_CASE("lists that are inputs of the kernel are judged when it runs") {
+  const DvtKernel& kernel = *ops::find_kernel("Resize.f32");
+  DvtResizeAttributes record{};
+  record.coordinates = DVT_RESIZE_ASYMMETRIC;
+  for (size_t d = 0; d < DVT_MAX_RANK; ++d) {
+    record.numerator[d] = d == 1 ? 0.0 : 1.0;  // Dim 1 has place 0 of the list.
+    record.denominator[d] = d == 1 ? DVT_RESIZE_TO_SIZE : 1.0;
+    record.roi_end[d] = 1.0;
+  }
+  const auto run = [&](int64_t size, std::vector<DvtDType> dtypes = {DVT_I64}) {
+    std::vector<Operand> inputs = {Operand(DVT_F32, {1, 2}, std::vector<float>{1, 2}),
+                                   Operand::absent(), Operand::absent(),
+                                   Operand(dtypes[0], {1}, std::vector<int64_t>{size})};
+    std::vector<Operand> outputs = {Operand(DVT_F32, {1, 4}), Operand(DVT_U8, {4096})};
+    Call call(kernel, inputs, outputs, &record);
+    const DvtCode code = call.run();
+    if (code == DVT_OK) CHECK(outputs[0].as<float>() == std::vector<float>{1, 1, 2, 2});
+    return code;
+  };
+  CHECK(run(4) == DVT_OK);
+  for (const int64_t size : {int64_t{3}, int64_t{5}, int64_t{-1}, INT64_MAX, INT64_MIN}) {
+    CHECK(run(size) == DVT_INVALID_ARGUMENT);
+  }
+  CHECK(run(4, {DVT_F64}) == DVT_INVALID_ARGUMENT);
+  for (const double place : {1.0, -1.0, double(NAN)}) {
+    record.numerator[1] = place;
+    CHECK(run(4) == DVT_INVALID_ARGUMENT);
+  }
 }
 
 TEST_CASE("nodes that break the rules are refused") {
