@@ -29,6 +29,7 @@ class Command {
 
 std::unique_ptr<Command> make_compile_command();
 std::unique_ptr<Command> make_compare_command();
+std::unique_ptr<Command> make_tune_command();
 std::unique_ptr<Command> make_run_command();
 std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_dump_command();

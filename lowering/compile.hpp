@@ -42,6 +42,9 @@ struct CompileOptions {
   double schedule_gain = 0.95;
   // Bounds the search for a smaller arena; nominal, see lowering/memory_plan/planner.hpp. 0: none.
   uint64_t plan_budget_ms = 1000;
+  // Nanoseconds of each node of Main, in the order of the image for one worker (davit tune). Empty:
+  // the schedule goes by modelled costs.
+  std::vector<double> node_costs_ns;
   // Told before each stage starts, with the seconds the last one took. May be empty.
   std::function<void(std::string_view stage)> on_stage;
   // Given the graph as the passes get it ("bind_shapes"), then after each of them (--save-passes).
@@ -65,7 +68,7 @@ struct CompileReport {
   // Of the schedule: workers (0: there is none), and what it promises by modelled costs.
   uint32_t schedule_workers = 0;
   double schedule_ns = 0, sequential_ns = 0;
-  std::string why_no_schedule;  // When more than one worker was asked for.
+  std::string why_no_schedule;   // When more than one worker was asked for.
   std::string_view plan_method;  // See lowering::Plan; empty when nothing was planned.
 };
 

@@ -140,7 +140,7 @@ class RunTest(tool.ToolTest):
              ("Add", "", "sum", ["a", "b"], ["y"])], [("x", 1, [256, 256])], [("y", 1, [256, 256])]))
         result, document = self.davit_json("compile", model, "-o", image, "--workers", "2")
         self.check_passed(result)
-        self.assertIn("schedule for 2 workers: modelled ", result.out)
+        self.assertIn("schedule for 2 workers: promises ", result.out)
         compiled = document["result"]["compile"]
         self.assertEqual(compiled["schedule_workers"], 2)
         self.assertLess(compiled["schedule_ns"], 0.8 * compiled["sequential_ns"])
@@ -160,6 +160,16 @@ class RunTest(tool.ToolTest):
                 self.assertEqual((ran["kind"], ran["reason"]), (schedule, "asked for"))
             digests.update(output["digest"] for output in document["result"]["outputs"])
         self.assertEqual(len(digests), 1)
+        tuned = self.path("tuned.davit")
+        result, document = self.davit_json("tune", model, "-o", tuned, "--workers", "2")
+        self.check_passed(result)
+        self.assertIn("Measured 3 nodes in 10 runs", result.out)
+        self.assertEqual(document["result"]["compile"]["schedule_workers"], 2)
+        self.check_passed(davit("run", tuned, "--workers", "2", "--schedule", "planned"))
+        self.assertIn("node-costs=", davit("dump", tuned).out)
+        self.check_failed(davit("tune", image, "-o", tuned), 2, "usage", "is no model")
+        self.check_failed(davit("tune", model, "-o", tuned, "--workers", "1"), 2, "usage",
+                          "nothing to schedule for one worker")
         trace = self.path("rows.json")
         self.check_passed(davit("run", image, "--workers", "2", "--schedule", "planned", "--trace",
                                 trace))
