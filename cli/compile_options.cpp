@@ -15,9 +15,10 @@
 namespace davit::cli {
 namespace {
 
-constexpr const char* kNames[] = {
-    "--target",       "--shapes",      "--dim",       "--elements",    "--freeze", "--optimize",
-    "--disable-pass", "--enable-pass", "--only-pass", "--save-passes", "--plan-budget-ms"};
+constexpr const char* kNames[] = {"--target",       "--shapes",        "--dim",
+                                  "--elements",     "--freeze",        "--optimize",
+                                  "--disable-pass", "--enable-pass",   "--only-pass",
+                                  "--save-passes",  "--plan-budget-ms"};
 
 // "in0:1x3x224x224,in1=1x4". A name may hold ':' itself ("input:0:1x4"): the last one splits.
 Status parse_shapes(const std::string& text, compiler::CompileOptions& options) {
