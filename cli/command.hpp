@@ -29,11 +29,13 @@ class Command {
 
 std::unique_ptr<Command> make_compile_command();
 std::unique_ptr<Command> make_compare_command();
+std::unique_ptr<Command> make_tune_command();
 std::unique_ptr<Command> make_run_command();
 std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_dump_command();
 std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_verify_command();
+std::unique_ptr<Command> make_stress_command();
 std::unique_ptr<Command> make_doctor_command();
 std::unique_ptr<Command> make_version_command();
 

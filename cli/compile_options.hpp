@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/options.hpp"
@@ -25,6 +26,8 @@ class CompileArguments {
   void add_workers(OptionSet& options);
   // For how many workers to lay down a schedule.
   void set_workers(uint32_t workers) { workers_ = workers; }
+  // What nodes take, as in compiler::CompileOptions.
+  void set_node_costs(std::vector<double> nanoseconds) { node_costs_ns_ = std::move(nanoseconds); }
   // What can be judged before any file is opened.
   [[nodiscard]] Status check() const;
   // Loads the plug-ins; before parse(), and before an image is opened.
@@ -49,6 +52,7 @@ class CompileArguments {
   uint64_t workers_ = 1;
   bool takes_workers_ = false;
   uint64_t plan_budget_ms_ = 1000;
+  std::vector<double> node_costs_ns_;
 };
 
 // "ascend:910B2" for the options, as an image names it.

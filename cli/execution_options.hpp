@@ -51,6 +51,7 @@ class ExecutionArguments {
 
   [[nodiscard]] const std::string& model() const { return model_; }
   [[nodiscard]] const std::string& target() const { return compile_.target(); }
+  [[nodiscard]] CompileArguments& compile() { return compile_; }
   [[nodiscard]] bool has_inputs() const { return !inputs_.empty(); }
   [[nodiscard]] double timeout_seconds() const { return timeout_seconds_; }
   // The same limit for waits on a device; -1 without one.

@@ -115,6 +115,31 @@ Json node_json(const image::ImageModel& model, const image::Node& node) {
   return json;
 }
 
+// Calls `visit(part, node, nodes that it waits for)` for each position of a schedule.
+template <class Visit>
+void visit_schedule(const image::Schedule& schedule, const Visit& visit) {
+  for (uint32_t part = 0; part + 1 < schedule.part_offsets.size(); ++part) {
+    for (uint32_t at = schedule.part_offsets[part]; at < schedule.part_offsets[part + 1]; ++at) {
+      std::vector<uint32_t> awaited;
+      for (uint32_t i = schedule.wait_offsets[at]; i < schedule.wait_offsets[at + 1]; ++i) {
+        awaited.push_back(schedule.nodes[schedule.waits[i]]);
+      }
+      visit(part, schedule.nodes[at], awaited);
+    }
+  }
+}
+
+// One list for each worker; null without a schedule.
+Json schedule_json(const image::Schedule& schedule) {
+  if (schedule.part_offsets.empty()) return nullptr;
+  Json parts = Json::array();
+  for (size_t i = 0; i + 1 < schedule.part_offsets.size(); ++i) parts.push_back(Json::array());
+  visit_schedule(schedule, [&](uint32_t part, uint32_t node, const std::vector<uint32_t>& awaited) {
+    parts[part].push_back({{"node", node}, {"after", awaited}});
+  });
+  return parts;
+}
+
 std::string dot_quote(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : printable(text)) {
@@ -259,7 +284,9 @@ Json image_json(const image::ImageModel& model) {
   for (const image::Graph& graph : model.graphs) {
     Json nodes = Json::array();
     for (const image::Node& node : graph.nodes) nodes.push_back(node_json(model, node));
-    json["graphs"].push_back({{"role", role_name(graph.role)}, {"nodes", std::move(nodes)}});
+    json["graphs"].push_back({{"role", role_name(graph.role)},
+                              {"nodes", std::move(nodes)},
+                              {"schedule", schedule_json(graph.schedule)}});
   }
   return json;
 }
@@ -343,7 +370,14 @@ std::string schedule_text(const image::ImageModel& model) {
                  {"kernel", Table::Align::kLeft},
                  {"operator", Table::Align::kLeft},
                  {"origin", Table::Align::kLeft},
-                 {"after", Table::Align::kLeft}});
+                 {"after", Table::Align::kLeft},
+                 {"worker"},
+                 {"waits for", Table::Align::kLeft}});
+    std::vector<std::pair<std::string, std::string>> places(graph.nodes.size(), {"-", ""});
+    visit_schedule(
+        graph.schedule, [&](uint32_t part, uint32_t node, const std::vector<uint32_t>& awaited) {
+          places[node] = {fmt::format("{}", part), fmt::format("{}", fmt::join(awaited, " "))};
+        });
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
       const image::Node& node = graph.nodes[i];
       const std::string kernel = node.device_kernel == image::kNone
@@ -352,7 +386,8 @@ std::string schedule_text(const image::ImageModel& model) {
                                                    model.kernels[node.device_kernel].name);
       table.add_row({fmt::format("{}", i), lane_name(node.lane), fmt::format("{}", node.priority),
                      node.stream == image::kNone ? "-" : fmt::format("{}", node.stream), kernel,
-                     node.op, node.origin, fmt::format("{}", fmt::join(node.control_inputs, " "))});
+                     node.op, node.origin, fmt::format("{}", fmt::join(node.control_inputs, " ")),
+                     places[i].first, places[i].second});
     }
     out += fmt::format("Schedule of {}: {} in stored order (after: control inputs)\n{}",
                        role_name(graph.role), format_count(graph.nodes.size(), "node"),

@@ -207,7 +207,7 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
   session.print("  {}constants {}, file {}\n", planned_arena(report),
                 format_bytes(report.constant_bytes), format_bytes(report.file_bytes));
   if (report.schedule_workers > 0) {
-    session.print("  schedule for {} workers: modelled {} instead of {}\n", report.schedule_workers,
+    session.print("  schedule for {} workers: promises {} instead of {}\n", report.schedule_workers,
                   format_time(report.schedule_ns), format_time(report.sequential_ns));
   } else if (!report.why_no_schedule.empty()) {
     session.print("  no schedule: {}\n", report.why_no_schedule);

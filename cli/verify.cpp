@@ -101,6 +101,7 @@ void VerifyCommand::report(Session& session, const DvtImage& image,
     nodes += graph.node_count;
     edges += graph.edge_count;
   }
+  const uint32_t workers = view.graphs[view.main].part_count;
   const std::pair<const char*, std::string> checks[] = {
       {"container", "header, versions, segment table, XXH3-128 digests"},
       {"tables", fmt::format("{}, {}, {}, {}, {}, {}", format_count(view.values.count, "value"),
@@ -115,6 +116,10 @@ void VerifyCommand::report(Session& session, const DvtImage& image,
       {"dataflow", "every value written once, before it is read; edges cover all dependences"},
       {"memory plan", fmt::format("{} bytes, lower bound {}: alignment, range, no live overlap",
                                   view.arena_bytes, view.lower_bound_bytes)},
+      {"schedule", workers == 0 ? std::string("none")
+                                : fmt::format("for {}: every node once, no circle of waits, all "
+                                              "that shares bytes in order",
+                                              format_count(workers, "worker"))},
       {"kernels", fmt::format("{} found, ABI and flags agree, each node's check passed",
                               format_count(view.kernels.size(), "kernel"))},
   };

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "base/dtype.hpp"
@@ -57,9 +58,8 @@ std::string dims_text(std::span<const int64_t> dims) {
   return text;
 }
 
-std::string digest_text(const ir::TensorData& data) {
-  const size_t size = data.bytes ? data.bytes->size() : 0;
-  const XXH64_hash_t hash = XXH3_64bits(size > 0 ? data.bytes->data() : nullptr, size);
+std::string digest_text(std::span<const std::byte> bytes) {
+  const XXH64_hash_t hash = XXH3_64bits(bytes.data(), bytes.size());
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[hash >> shift & 15];
@@ -81,7 +81,9 @@ std::string canonical_options(const CompileOptions& options) {
   }
   for (const auto& [name, data] : options.frozen_inputs) {
     text += " freeze=" + name + ":" + std::string(dtype_name(data.dtype)) + "[" +
-            dims_text(data.dims) + "]:" + digest_text(data);
+            dims_text(data.dims) + "]:" +
+            digest_text(data.bytes ? std::span<const std::byte>(*data.bytes)
+                                   : std::span<const std::byte>());
   }
   if (options.level != CompileOptions().level) {
     text += " optimize=" + std::to_string(static_cast<unsigned>(options.level));
@@ -90,6 +92,9 @@ std::string canonical_options(const CompileOptions& options) {
     text += " workers=" + std::to_string(options.workers);
     if (options.schedule_gain != CompileOptions().schedule_gain) {
       text += " schedule-gain=" + std::to_string(options.schedule_gain);
+    }
+    if (!options.node_costs_ns.empty()) {
+      text += " node-costs=" + digest_text(std::as_bytes(std::span(options.node_costs_ns)));
     }
   }
   if (options.plan_budget_ms != CompileOptions().plan_budget_ms) {
@@ -202,6 +207,12 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   return passes::check_inference(module);
 }
 
+lowering::ScheduleRequest schedule_request(const CompileOptions& options) {
+  return {.workers = options.workers,
+          .gain = options.schedule_gain,
+          .node_costs_ns = options.node_costs_ns};
+}
+
 void report_schedule(const lowering::Lowered& lowered, const CompileOptions& options,
                      CompileReport& report) {
   if (options.workers < 2) return;
@@ -231,8 +242,7 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   const bool ascend = options.target == DVT_TARGET_ASCEND;
   auto lowered = !report.is_dynamic
                      ? (ascend ? lowering::lower_ascend(module, options.soc)
-                               : lowering::lower_cpu(module, {.workers = options.workers,
-                                                              .gain = options.schedule_gain}))
+                               : lowering::lower_cpu(module, schedule_request(options)))
                      : (ascend ? lowering::lower_ascend_dynamic(module, options.soc)
                                : lowering::lower_cpu_dynamic(module));
   if (!lowered.ok()) return std::move(lowered.status());

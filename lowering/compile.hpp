@@ -46,6 +46,9 @@ struct CompileOptions {
   std::vector<const DvtPlugin*> plugins;
   // Bounds the search for a smaller arena; nominal, see lowering/memory_plan/planner.hpp. 0: none.
   uint64_t plan_budget_ms = 1000;
+  // Nanoseconds of each node of Main, in the order of the image for one worker (davit tune). Empty:
+  // the schedule goes by modelled costs.
+  std::vector<double> node_costs_ns;
   // Told before each stage starts, with the seconds the last one took. May be empty.
   std::function<void(std::string_view stage)> on_stage;
   // Given the graph as the passes get it ("bind_shapes"), then after each of them (--save-passes).

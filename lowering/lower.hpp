@@ -8,6 +8,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,7 @@ struct Lowered {
 struct ScheduleRequest {
   uint32_t workers = 1;
   double gain = 0.95;
+  std::span<const double> node_costs_ns = {};  // As in CompileOptions.
 };
 
 // Main only. Inputs and outputs are bound without copies; no node allocates. Where a schedule is

@@ -86,6 +86,10 @@ class CpuLowering {
                                 " values, too many to plan their memory for several workers";
       return;
     }
+    if (!request.node_costs_ns.empty() && request.node_costs_ns.size() != items_.size()) {
+      lowered.why_no_schedule = "the costs that were given are those of another graph";
+      return;
+    }
     schedule::Plan plan = schedule_steps(module_, prepared_, copied_outputs_, request);
     if (plan.part_offsets.size() == 2) {
       lowered.why_no_schedule = "none promises to be faster than one worker by as much as it must";

@@ -74,7 +74,8 @@ schedule::Plan schedule_steps(const ir::Module& module, const Prepared& prepared
                               std::span<const uint32_t> copied_outputs,
                               const ScheduleRequest& request) {
   const std::vector<Edge> edges = data_edges(module, prepared, copied_outputs);
-  const std::vector<double> costs = costs_of(module, prepared, copied_outputs);
+  std::vector<double> costs(request.node_costs_ns.begin(), request.node_costs_ns.end());
+  if (costs.empty()) costs = costs_of(module, prepared, copied_outputs);
   std::vector<uint32_t> offsets(costs.size() + 1, 0);
   std::vector<uint32_t> successors;
   for (const auto& [from, to] : edges) {

@@ -19,7 +19,8 @@ namespace davit::lowering {
 // Nanoseconds that Davit's own kernels take for a task, about.
 double cpu_cost_ns(const DvtTaskCost& cost);
 
-// Nodes are prepared.steps, then a copy into each port of `copied_outputs`.
+// Nodes are prepared.steps, then a copy into each port of `copied_outputs`. Costs are those of the
+// request, one for each, or else modelled.
 schedule::Plan schedule_steps(const ir::Module& module, const Prepared& prepared,
                               std::span<const uint32_t> copied_outputs,
                               const ScheduleRequest& request);

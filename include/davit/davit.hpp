@@ -9,7 +9,7 @@
 //   if (davit::Error error = executor->run()) std::fputs(error.text().c_str(), stderr);
 //
 // Threads  As davit.h: share an Image freely, use an Executor from one thread at a time.
-// Memory   Both classes own one C object and are moved, not copied. An Executor keeps its image
+// Memory   Each class owns one C object and are moved, not copied. An Executor keeps its image
 //          alive by itself. Bound spans must stay valid until they are rebound or the Executor is
 //          gone.
 // Errors   Functions return an Error, which is true when something failed, or an Expected. Success
@@ -173,6 +173,62 @@ class Image {
   std::unique_ptr<DvtImage, Closer> image_;
 };
 
+// Worker threads for executors. Needs the library davit_threads.
+class Pool {
+ public:
+  // `options` null: as many workers as the process may use.
+  static Expected<Pool> create(const DvtPoolOptions* options = nullptr) {
+    DvtPool* pool = nullptr;
+    Error error = detail::call(dvt_pool_create, options, &pool);
+    if (error) return error;
+    return Pool(pool);
+  }
+  static Expected<Pool> create(uint32_t workers) {
+    DvtPoolOptions options;
+    dvt_pool_options_init(&options);
+    options.workers = workers;
+    return create(&options);
+  }
+
+  [[nodiscard]] uint32_t workers() const { return dvt_pool_workers(get()); }
+  // For DvtExecutorOptions.pool.
+  [[nodiscard]] DvtPool* get() const { return pool_.get(); }
+
+ private:
+  struct Destroyer {
+    void operator()(DvtPool* pool) const { dvt_pool_destroy(pool); }
+  };
+
+  explicit Pool(DvtPool* pool) : pool_(pool) {}
+
+  std::unique_ptr<DvtPool, Destroyer> pool_;
+};
+
+// Ends runs early, from any thread.
+class Cancel {
+ public:
+  static Expected<Cancel> create() {
+    DvtCancel* cancel = nullptr;
+    Error error = detail::call(dvt_cancel_create, &cancel);
+    if (error) return error;
+    return Cancel(cancel);
+  }
+
+  void request() const { dvt_cancel_request(get()); }
+  void reset() const { dvt_cancel_reset(get()); }
+  // For DvtRunOptions.cancel.
+  [[nodiscard]] DvtCancel* get() const { return cancel_.get(); }
+
+ private:
+  struct Destroyer {
+    void operator()(DvtCancel* cancel) const { dvt_cancel_destroy(cancel); }
+  };
+
+  explicit Cancel(DvtCancel* cancel) : cancel_(cancel) {}
+
+  std::unique_ptr<DvtCancel, Destroyer> cancel_;
+};
+
 class Executor {
  public:
   // Load: allocates and runs Init. `options` null: the defaults.
@@ -247,6 +303,13 @@ class Executor {
     DvtExecutorStatistics statistics;
     dvt_executor_statistics(get(), &statistics);
     return statistics;
+  }
+
+  // How the last run was scheduled, or the next one will be.
+  [[nodiscard]] DvtScheduleInfo schedule() const {
+    DvtScheduleInfo info;
+    dvt_executor_schedule(get(), &info);
+    return info;
   }
 
   // Execute: runs Main once.

@@ -133,6 +133,57 @@ class RunTest(tool.ToolTest):
             events = tool.json.load(file)["traceEvents"]
         self.assertEqual({e["pid"] for e in events if e["ph"] == "X"}, {1, 2})
 
+    def test_workers_and_schedules(self):
+        model, image = self.path("b.onnx"), self.path("b.davit")
+        self.path("b.onnx", tool.onnx_model(
+            [("Sigmoid", "", "s", ["x"], ["a"]), ("Tanh", "", "t", ["x"], ["b"]),
+             ("Add", "", "sum", ["a", "b"], ["y"])], [("x", 1, [256, 256])], [("y", 1, [256, 256])]))
+        result, document = self.davit_json("compile", model, "-o", image, "--workers", "2")
+        self.check_passed(result)
+        self.assertIn("schedule for 2 workers: promises ", result.out)
+        compiled = document["result"]["compile"]
+        self.assertEqual(compiled["schedule_workers"], 2)
+        self.assertLess(compiled["schedule_ns"], 0.8 * compiled["sequential_ns"])
+        self.assertIn("part [n", davit("dump", image).out)
+        self.assertIn("waits for", davit("dump", image, "--schedule").out)
+        graph = tool.json.loads(davit("dump", image, "--format", "json").out)["graphs"][0]
+        self.assertEqual(sorted(step["node"] for part in graph["schedule"] for step in part),
+                         [0, 1, 2])
+        self.assertIn("schedule: for 2 workers", davit("verify", image).out)
+        digests = set()
+        for schedule in ("sequential", "planned", "dynamic", "auto"):
+            result, document = self.davit_json("run", image, "--workers", "2", "--schedule",
+                                               schedule, "--iterations", "12")
+            self.check_passed(result)
+            ran = document["result"]["schedule"]
+            if schedule != "auto":
+                self.assertEqual((ran["kind"], ran["reason"]), (schedule, "asked for"))
+            digests.update(output["digest"] for output in document["result"]["outputs"])
+        self.assertEqual(len(digests), 1)
+        tuned = self.path("tuned.davit")
+        result, document = self.davit_json("tune", model, "-o", tuned, "--workers", "2")
+        self.check_passed(result)
+        self.assertIn("Measured 3 nodes in 10 runs", result.out)
+        self.assertEqual(document["result"]["compile"]["schedule_workers"], 2)
+        self.check_passed(davit("run", tuned, "--workers", "2", "--schedule", "planned"))
+        self.assertIn("node-costs=", davit("dump", tuned).out)
+        self.check_failed(davit("tune", image, "-o", tuned), 2, "usage", "is no model")
+        self.check_failed(davit("tune", model, "-o", tuned, "--workers", "1"), 2, "usage",
+                          "nothing to schedule for one worker")
+        trace = self.path("rows.json")
+        self.check_passed(davit("run", image, "--workers", "2", "--schedule", "planned", "--trace",
+                                trace))
+        with open(trace, encoding="utf-8") as file:
+            rows = [e["args"]["name"] for e in tool.json.load(file)["traceEvents"]
+                    if e["name"] == "thread_name"]
+        self.assertEqual(len([row for row in rows if "worker-" in row]), 2)
+        self.check_failed(davit("run", self.image(), "--workers", "2", "--schedule", "planned"), 1,
+                          "load", "the image has no schedule")
+        self.check_failed(davit("run", image, "--schedule", "planned"), 2, "usage",
+                          "would do nothing with one worker")
+        self.check_failed(davit("compile", model, "-o", image, "--workers", "0"), 2, "usage",
+                          "--workers")
+
     def test_a_pipe_is_no_model_and_does_not_block(self):
         for name in ("pipe", "pipe.onnx", "pipe.txt"):
             pipe = self.path(name)

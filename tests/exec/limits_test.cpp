@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,8 +18,10 @@
 #include "tests/exec/support.hpp"
 #include "tests/support/dynamic_kernels.hpp"
 
+using davit::Cancel;
 using davit::Error;
 using davit::Executor;
+using davit::Pool;
 using davit::test::TextImage;
 
 namespace {
@@ -70,32 +71,22 @@ std::string layered_text() {
   return text + "}\n";
 }
 
-struct PoolDestroy {
-  void operator()(DvtPool* pool) const { dvt_pool_destroy(pool); }
-};
-
-struct CancelDestroy {
-  void operator()(DvtCancel* cancel) const { dvt_cancel_destroy(cancel); }
-};
-
-std::unique_ptr<DvtCancel, CancelDestroy> make_cancel() {
-  DvtCancel* cancel = nullptr;
-  REQUIRE(dvt_cancel_create(&cancel, nullptr) == DVT_OK);
-  return std::unique_ptr<DvtCancel, CancelDestroy>(cancel);
+Cancel make_cancel() {
+  auto cancel = Cancel::create();
+  REQUIRE(cancel);
+  return std::move(*cancel);
 }
 
 // An executor of the layered graph with so many workers.
 struct Sample {
   Sample(uint32_t workers, uint32_t schedule) : text(layered_text()) {
-    DvtPoolOptions pool_options;
-    dvt_pool_options_init(&pool_options);
-    pool_options.workers = workers;
-    DvtPool* made = nullptr;
-    REQUIRE(dvt_pool_create(&pool_options, &made, nullptr) == DVT_OK);
-    pool.reset(made);
+    auto made = Pool::create(workers);
+    REQUIRE(made);
+    pool.emplace(std::move(*made));
+    CHECK(pool->workers() == workers);
     DvtExecutorOptions options;
     dvt_executor_options_init(&options);
-    options.pool = made;
+    options.pool = pool->get();
     options.schedule = schedule;
     auto loaded = Executor::create(text.image, &options);
     INFO(loaded.error().text());
@@ -133,7 +124,7 @@ struct Sample {
   }
 
   TextImage text;
-  std::unique_ptr<DvtPool, PoolDestroy> pool;
+  std::optional<Pool> pool;
   std::optional<Executor> executor;
   std::array<float, 4> x = {5, 5, 5, 5};
   std::array<float, 4> y{};
@@ -211,7 +202,7 @@ TEST_CASE("a run that is cancelled at any node ends there, and the next run is r
     Sample sample(setup.workers, setup.schedule);
     for (uint32_t node = 0; node < kNodes; ++node) {
       CAPTURE(node);
-      dvt_cancel_reset(cancel.get());
+      cancel.reset();
       Hooked::arm(Act::kCancel, node, cancel.get());
       const Error error = sample.run(cancel.get(), -1);
       if (node == kNodes - 1) {
@@ -275,9 +266,9 @@ TEST_CASE(
     CAPTURE(setup.schedule);
     Sample sample(setup.workers, setup.schedule);
     Hooked::arm(Act::kNothing, 0);
-    dvt_cancel_request(cancel.get());
+    cancel.request();
     CHECK(sample.run(cancel.get(), -1).code() == DVT_CANCELLED);
-    dvt_cancel_reset(cancel.get());
+    cancel.reset();
     CHECK(sample.run(cancel.get(), 0).code() == DVT_TIMEOUT);
     CHECK(Hooked::ran_count() == 0);
     for (const int64_t timeout_us : {int64_t{60'000'000}, INT64_MAX, int64_t{-1}, INT64_MIN}) {
@@ -341,8 +332,7 @@ TEST_CASE("observers see every node once, with the worker that ran it") {
     CAPTURE(setup.workers);
     CAPTURE(setup.schedule);
     Sample sample(setup.workers, setup.schedule);
-    DvtScheduleInfo info;
-    dvt_executor_schedule(sample.executor->get(), &info);
+    DvtScheduleInfo info = sample.executor->schedule();
     for (int repeat = 0; repeat < 50; ++repeat) {
       Seen seen;
       DvtRunOptions options;
@@ -367,8 +357,7 @@ TEST_CASE("a trace has a row for each worker with its role, and every node on on
   constexpr uint32_t kRuns = 20;
   for (const uint32_t schedule : {DVT_SCHEDULE_DYNAMIC, DVT_SCHEDULE_PLANNED}) {
     Sample sample(3, schedule);
-    DvtScheduleInfo info;
-    dvt_executor_schedule(sample.executor->get(), &info);
+    DvtScheduleInfo info = sample.executor->schedule();
     davit::exec::ExecutionTrace trace(*sample.text.image.get(), 7, info.workers);
     DvtRunOptions options;
     dvt_run_options_init(&options);
@@ -377,7 +366,7 @@ TEST_CASE("a trace has a row for each worker with its role, and every node on on
     for (uint32_t run = 0; run < kRuns; ++run) {
       trace.begin_run();
       CHECK(!sample.executor->run(options));
-      dvt_executor_schedule(sample.executor->get(), &info);
+      info = sample.executor->schedule();
       trace.end_run(DVT_OK, info);
     }
     davit::trace::TraceWriter writer;

@@ -1,0 +1,261 @@
+#include "stress/stress.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "davit/davit.h"
+#include "exec/mt_topo/pool.hpp"
+#include "exec/mt_topo/scheduler.hpp"
+#include "stress/program.hpp"
+
+namespace davit::stress {
+namespace {
+
+using mt_topo::Mode;
+using mt_topo::Scheduler;
+
+constexpr uint32_t kCallersMax = 3;
+
+// A program with its scheduler, and what one caller does with them.
+struct Case {
+  std::unique_ptr<Program> program;
+  std::unique_ptr<Scheduler> scheduler;
+  std::unique_ptr<Case> nested;  // What a node of it may run.
+  Mode mode = Mode::kAutomatic;
+  std::vector<std::pair<Event, uint32_t>> runs;  // The event of each, and at which node.
+  std::string wrong;
+};
+
+// Looks whether nodes end. The programs of a round are its for as long as the round lasts.
+class Watch {
+ public:
+  explicit Watch(const StressOptions& options) : options_(options) {
+    thread_ = std::thread([this] { wait(); });
+  }
+  ~Watch() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  void begin(uint64_t seed, std::vector<const Case*> cases) {
+    const std::lock_guard lock(mutex_);
+    seed_ = seed;
+    cases_ = std::move(cases);
+  }
+  void end() { begin(0, {}); }
+  [[nodiscard]] bool stalled() const { return stalled_.load(); }
+
+ private:
+  void wait() {
+    std::unique_lock lock(mutex_);
+    uint64_t seen = 0;
+    auto since = std::chrono::steady_clock::now();
+    while (!changed_.wait_for(lock, std::chrono::milliseconds(50), [&] { return over_; })) {
+      uint64_t ended = seed_ * 0x9E3779B97F4A7C15;  // Another round is progress, too.
+      for (const Case* one : cases_) ended += one->program->progress();
+      const auto now = std::chrono::steady_clock::now();
+      if (ended != seen || cases_.empty()) {
+        seen = ended;
+        since = now;
+      } else if (std::chrono::duration<double>(now - since).count() >= options_.stall_seconds) {
+        return report();
+      }
+    }
+  }
+
+  void report() {
+    stalled_.store(true);
+    std::string text = "no node has ended for " + std::to_string(options_.stall_seconds) +
+                       " s; seed " + std::to_string(seed_);
+    for (const Case* one : cases_) {
+      text += "\n" + std::string(mt_topo::mode_name(one->mode)) + ", " +
+              std::to_string(one->scheduler->workers()) + " workers, " + one->program->shape() +
+              ": " + one->program->describe();
+    }
+    if (options_.on_stall) options_.on_stall(Status(DVT_TIMEOUT, DVT_STAGE_RUN, std::move(text)));
+  }
+
+  const StressOptions& options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  uint64_t seed_ = 0;
+  std::vector<const Case*> cases_;
+  std::atomic<bool> stalled_{false};
+  std::thread thread_;
+};
+
+class Stress {
+ public:
+  explicit Stress(const StressOptions& options) : options_(options), watch_(options) {}
+
+  Result<StressReport> run() {
+    if (Status status = make_pools(); !status.ok()) return status;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto time_is_up = [&] {
+      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+      return options_.seconds > 0 && spent.count() >= options_.seconds;
+    };
+    while ((options_.rounds == 0 || report_.rounds < options_.rounds) && !time_is_up()) {
+      const uint64_t seed = options_.seed + report_.rounds;
+      if (Status status = round(seed); !status.ok()) return status;
+      ++report_.rounds;
+      if (options_.on_progress && report_.rounds % 64 == 0) options_.on_progress(report_.rounds);
+    }
+    return std::move(report_);
+  }
+
+ private:
+  Status make_pools() {
+    for (uint32_t workers = 1; workers <= options_.workers_max; ++workers) {
+      DvtPoolOptions pool_options;
+      dvt_pool_options_init(&pool_options);
+      pool_options.workers = workers;
+      pool_options.spin_us = workers % 2 == 0 ? 50 : 0;
+      DvtPool* pool = nullptr;
+      DvtError error{};
+      if (dvt_pool_create(&pool_options, &pool, &error) != DVT_OK) {
+        return {error.code, DVT_STAGE_LOAD, error.message};
+      }
+      pools_.push_back(pool->pool);
+      dvt_pool_destroy(pool);
+    }
+    return {};
+  }
+
+  Result<std::unique_ptr<Case>> make_case(Random& random,
+                                          const std::shared_ptr<mt_topo::Pool>& pool,
+                                          uint32_t nodes_max) {
+    auto made = std::make_unique<Case>();
+    made->program = std::make_unique<Program>(random, nodes_max, options_.leave_out_edge);
+    if (Status status = made->program->run_oracle(); !status.ok()) return status;
+    const uint32_t parts = 1 + static_cast<uint32_t>(random() % options_.workers_max);
+    const schedule::Plan plan = made->program->plan(parts);
+    const mt_topo::PlanTables tables = {.part_offsets = plan.part_offsets,
+                                        .order = plan.order,
+                                        .wait_offsets = plan.wait_offsets,
+                                        .waits = plan.waits};
+    made->mode = static_cast<Mode>(random() % 4);
+    auto scheduler =
+        Scheduler::create(made->program->tables(), &tables, pool, {.mode = made->mode});
+    if (!scheduler.ok()) return std::move(scheduler.status());
+    made->scheduler = std::move(*scheduler);
+    return made;
+  }
+
+  void choose_runs(Random& random, Case& one) {
+    for (uint64_t run = 1 + random() % 4; run > 0; --run) {
+      const Event event =
+          random() % 3 == 0 ? Event::kNothing : static_cast<Event>(random() % kEvents);
+      const auto node = static_cast<uint32_t>(random() % one.program->count());
+      one.runs.emplace_back(event, node);
+      ++report_.scenarios[std::string("event: ") + event_name(event)];
+    }
+    // Whatever happened, a run after it is right.
+    one.runs.emplace_back(Event::kNothing, 0);
+    ++report_.scenarios[std::string("shape: ") + one.program->shape()];
+    ++report_.scenarios[std::string("schedule: ") + mt_topo::mode_name(one.mode)];
+    ++report_.scenarios["workers: " + std::to_string(one.scheduler->workers())];
+    ++report_.scenarios[one.program->has_lanes() ? "lanes: mixed" : "lanes: normal"];
+  }
+
+  static void run_case(Case& one, const std::function<void()>& in_a_node) {
+    for (const auto& [event, node] : one.runs) {
+      one.program->arm(event, node, [&] {
+        if (in_a_node) in_a_node();
+        if (one.nested == nullptr) return true;
+        one.nested->program->arm(Event::kNothing, 0);
+        const mt_topo::Outcome outcome = one.nested->scheduler->run();
+        return one.nested->program->check(outcome).empty();
+      });
+      mt_topo::RunControl control;
+      if (event == Event::kCancel) control.cancel = &one.program->cancel();
+      if (event == Event::kDeadline) {
+        control.deadline_ns = mt_topo::RealThreads::now_ns() + Program::kDeadlineNs;
+      }
+      const mt_topo::Outcome outcome = one.scheduler->run(control, nullptr);
+      one.wrong = one.program->check(outcome);
+      if (!one.wrong.empty()) {
+        one.wrong += std::string(" (event: ") + event_name(event) + ")";
+        return;
+      }
+    }
+  }
+
+  Status round(uint64_t seed) {
+    Random random(seed);
+    const auto& pool = pools_[random() % pools_.size()];
+    std::vector<std::unique_ptr<Case>> cases(1 + random() % kCallersMax);
+    std::vector<const Case*> watched;
+    for (auto& one : cases) {
+      auto made = make_case(random, pool, options_.nodes_max);
+      if (!made.ok()) return std::move(made.status());
+      one = std::move(*made);
+      auto nested = make_case(random, pool, 30);
+      if (!nested.ok()) return std::move(nested.status());
+      one->nested = std::move(*nested);
+      choose_runs(random, *one);
+      if (options_.in_a_node) one->runs.front() = {Event::kNestedRun, 0};
+      watched.push_back(one.get());
+      watched.push_back(one->nested.get());
+    }
+    ++report_.scenarios["callers at once: " + std::to_string(cases.size())];
+    watch_.begin(seed, watched);
+    std::vector<std::thread> callers;
+    for (size_t i = 1; i < cases.size(); ++i) {
+      callers.emplace_back([this, &one = *cases[i]] { run_case(one, options_.in_a_node); });
+    }
+    run_case(*cases[0], options_.in_a_node);
+    for (std::thread& caller : callers) caller.join();
+    watch_.end();
+    return judge(seed, cases);
+  }
+
+  Status judge(uint64_t seed, const std::vector<std::unique_ptr<Case>>& cases) {
+    for (const auto& one : cases) {
+      report_.runs += one->runs.size();
+      report_.nodes += one->program->progress();
+      if (one->wrong.empty()) continue;
+      return Status(ErrorDetail{.code = DVT_INTERNAL,
+                                .stage = DVT_STAGE_RUN,
+                                .message = one->wrong + "; " + mt_topo::mode_name(one->mode) +
+                                           ", " + std::to_string(one->scheduler->workers()) +
+                                           " workers, " + one->program->shape() + " of " +
+                                           std::to_string(one->program->count()) + " nodes",
+                                .hint = "again: --seed " + std::to_string(seed) + " --rounds 1"});
+    }
+    if (watch_.stalled()) return {DVT_TIMEOUT, DVT_STAGE_RUN, "a run stalled"};
+    return {};
+  }
+
+  const StressOptions& options_;
+  std::vector<std::shared_ptr<mt_topo::Pool>> pools_;
+  StressReport report_;
+  Watch watch_;
+};
+
+}  // namespace
+
+Result<StressReport> run(const StressOptions& options) {
+  const bool bounded = options.rounds > 0 || options.seconds > 0;
+  if (!bounded || options.workers_max < 1 || options.workers_max > mt_topo::kWorkersMax ||
+      options.nodes_max < 1) {
+    return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_NONE,
+                  "stress needs rounds or seconds, 1 to 64 workers and at least one node");
+  }
+  return Stress(options).run();
+}
+
+}  // namespace davit::stress
