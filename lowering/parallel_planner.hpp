@@ -6,8 +6,8 @@
 // for the order of the image, which is one of them.
 //
 // Threads  Pure functions.
-// Trust    As memory_plan/planner.hpp. exec/verify_schedule.cpp proves the result again, from the image alone.
-// Memory   Results own their data. Time grows with the square of the number of values.
+// Trust    As memory_plan/planner.hpp. exec/verify_schedule.cpp proves the result again, from the
+// image alone. Memory   Results own their data. Time grows with the square of the number of values.
 #pragma once
 
 #include <cstdint>

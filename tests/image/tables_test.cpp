@@ -33,8 +33,9 @@ DvtTensor& desc(schema::Image& image, uint32_t index) {
 TEST_CASE("A1: descriptors: types, ranks and sizes") {
   CHECK(message([](schema::Image& i) { desc(i, 1).dtype = 0xFF; }) ==
         "descs[1].dtype: 255 is unknown");
-  CHECK(message([](schema::Image& i) { desc(i, 1).dtype = DVT_STRING; })
-            .find("but the dimensions make") != std::string::npos);
+  CHECK(message([](schema::Image& i) {
+          desc(i, 1).dtype = DVT_STRING;
+        }).find("but the dimensions make") != std::string::npos);
   CHECK(message([](schema::Image& i) { desc(i, 1).rank = 9; }) ==
         "descs[1].rank: 9 is more than 8");
   CHECK(message([](schema::Image& i) { desc(i, 1).flags = 2; }) ==
