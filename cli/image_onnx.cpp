@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <onnx/onnx_pb.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <unordered_map>
@@ -108,7 +109,21 @@ class View {
       tensor.set_name(names_[i]);
       tensor.set_data_type(value.tensor.dtype);
       for (uint32_t d = 0; d < value.tensor.rank; ++d) tensor.add_dims(value.tensor.dims[d]);
-      tensor.set_raw_data(model_.constants.data() + value.offset, value.tensor.bytes);
+      const std::byte* data = model_.constants.data() + value.offset;
+      if (value.tensor.dtype == DVT_STRING) {
+        add_strings(data, value.tensor.bytes / sizeof(DvtString), tensor);
+      } else {
+        tensor.set_raw_data(data, value.tensor.bytes);
+      }
+    }
+  }
+
+  // ONNX has no raw form of strings.
+  static void add_strings(const std::byte* data, uint64_t count, onnx::TensorProto& tensor) {
+    for (uint64_t i = 0; i < count; ++i) {
+      DvtString string;
+      std::memcpy(&string, data + i * sizeof string, sizeof string);
+      tensor.add_string_data(string.text, std::min<size_t>(string.length, DVT_STRING_MAX));
     }
   }
 
