@@ -150,6 +150,8 @@ class RunTest(tool.ToolTest):
         self.assertEqual(sorted(step["node"] for part in graph["schedule"] for step in part),
                          [0, 1, 2])
         self.assertIn("schedule: for 2 workers", davit("verify", image).out)
+        if davit("run", image, "--workers", "2").code == 4:
+            self.skipTest("this build has no worker threads")
         digests = set()
         for schedule in ("sequential", "planned", "dynamic", "auto"):
             result, document = self.davit_json("run", image, "--workers", "2", "--schedule",
