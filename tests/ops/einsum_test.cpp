@@ -146,7 +146,8 @@ TEST_CASE("products of matrices in any order of axes give the bits of the plain 
       {"ij,jk->i", {{6, 8}, {8, 4}}},
       {"bij,bjk->ikb", {{3, 7, 20}, {3, 20, 18}}},
   };
-  for (const auto& [equation, shapes] : cases) {
+  for (const auto& [written, shapes] : cases) {
+    const std::string equation = written;  // clang 14 captures no structured bindings.
     INFO(equation);
     const auto a = random.rough_tensor(shapes[0]);
     const auto b = random.rough_tensor(shapes[1]);
