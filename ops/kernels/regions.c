@@ -258,6 +258,9 @@ DVT_INLINE DvtCode run_roi_pool(const DvtContext* ctx, DvtDType dtype) {
   const void* rois = dvt_input_data(ctx, ROIS);
   if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
   const int64_t channels = tensor->dims[1];
+  /* An empty X may have extents whose product is out of range: its bins are empty. */
+  const int64_t height = tensor->bytes == 0 ? 0 : tensor->dims[2];
+  const int64_t width = tensor->bytes == 0 ? 0 : tensor->dims[3];
   int64_t y_at = 0;
   for (int64_t r = 0; r < dvt_input_tensor(ctx, ROIS)->dims[0]; ++r) {
     double corners[4];
@@ -270,13 +273,11 @@ DVT_INLINE DvtCode run_roi_pool(const DvtContext* ctx, DvtDType dtype) {
     for (int64_t c = 0; c < channels; ++c) {
       const int64_t plane = (int64_t)image * channels + c;
       for (int64_t i = 0; i < attributes->height; ++i) {
-        const Span rows = span_of(corners[1], corners[3], i, attributes->height, tensor->dims[2]);
+        const Span rows = span_of(corners[1], corners[3], i, attributes->height, height);
         for (int64_t j = 0; j < attributes->width; ++j) {
-          const Span columns =
-              span_of(corners[0], corners[2], j, attributes->width, tensor->dims[3]);
+          const Span columns = span_of(corners[0], corners[2], j, attributes->width, width);
           const double best =
-              pool_bin(dvt_input_data(ctx, X), plane * tensor->dims[2] * tensor->dims[3],
-                       tensor->dims[3], rows, columns, dtype);
+              pool_bin(dvt_input_data(ctx, X), plane * height * width, width, rows, columns, dtype);
           dvt_store_real(dvt_output_data(ctx, 0), dtype, y_at++, best);
         }
       }
