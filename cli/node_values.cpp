@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -26,6 +27,14 @@ const image::Graph* main_graph(const image::ImageModel& model) {
   return nullptr;
 }
 
+// Nodes that give a value its shape or its room, before another node computes it.
+bool prepares(const image::ImageModel& model, const image::Node& node) {
+  constexpr std::array<std::string_view, 4> kKernels = {"InferShape", "AllocHost", "FreeHost",
+                                                        "BindOutput"};
+  const std::string& kernel = model.kernels[node.kernel].name;
+  return std::find(kKernels.begin(), kKernels.end(), kernel) != kKernels.end();
+}
+
 struct Visit {
   const std::vector<std::vector<std::string>>* names;
   const NodeValues::Visitor* visitor;
@@ -38,6 +47,7 @@ void visit_outputs(void* user, const DvtNodeEvent* event) {
   for (uint32_t i = 0; i < names.size(); ++i) {
     const DvtCell* cell = dvt_output(event->context, i);
     if (names[i].empty() || cell == nullptr || cell->tensor == nullptr) continue;
+    if (cell->data == nullptr && cell->tensor->bytes > 0) continue;
     (*visit->visitor)({.name = names[i],
                        .origin = event->origin,
                        .op = event->op,
@@ -64,10 +74,11 @@ NodeValues::NodeValues(const image::ImageModel& model) {
   if (graph == nullptr) return;
   for (const image::Node& node : graph->nodes) {
     std::vector<std::string>& names = names_.emplace_back(node.outputs.size());
+    if (prepares(model, node)) continue;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] == image::kNone) continue;
       const image::Value& value = model.values[node.outputs[i]];
-      if (value.has_tensor) names[i] = value.name;
+      if (value.has_tensor && value.tensor.dtype != DVT_STRING) names[i] = value.name;
     }
   }
 }
@@ -87,7 +98,16 @@ HostTensor host_tensor(const NodeValue& value) {
   return tensor;
 }
 
+Status ValueFolderWriter::check_new(const std::string& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) return {};
+  if (fs::is_directory(folder, error) && fs::is_empty(folder, error)) return {};
+  return usage_error(fmt::format("{} is there, and not an empty folder", folder),
+                     "values go to a folder of their own");
+}
+
 Result<ValueFolderWriter> ValueFolderWriter::create(std::string folder) {
+  if (Status status = check_new(folder); !status.ok()) return status;
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
@@ -203,21 +223,37 @@ Result<std::vector<HostTensor>> ValueFolder::read_inputs(std::span<const PortTyp
   return tensors;
 }
 
-Result<std::regex> parse_node_regex(const std::string& text) {
-  try {
-    return std::regex(text, std::regex::ECMAScript | std::regex::optimize);
-  } catch (const std::regex_error& error) {
+Result<NodeRegex> NodeRegex::parse(const std::string& text) {
+  constexpr size_t kLengthMax = 256;
+  const char* example = "--dump-nodes 'layer1/.*Conv'";
+  if (text.size() > kLengthMax) {
     return usage_error(
-        fmt::format("--dump-nodes: '{}' is no regular expression: {}", text, error.what()),
-        "--dump-nodes 'layer1/.*Conv'");
+        fmt::format("--dump-nodes: the expression has more than {} characters", kLengthMax),
+        example);
   }
+  auto compiled = std::make_unique<regex_t>();
+  const int code = ::regcomp(compiled.get(), text.c_str(), REG_EXTENDED | REG_NOSUB);
+  if (code != 0) {
+    std::array<char, 128> reason{};
+    ::regerror(code, compiled.get(), reason.data(), reason.size());
+    return usage_error(
+        fmt::format("--dump-nodes: '{}' is no regular expression: {}", text, reason.data()),
+        example);
+  }
+  NodeRegex result;
+  result.regex_.reset(compiled.release());
+  return result;
 }
 
-bool matches(const std::regex& regex, std::string_view path) {
-  // The matcher recurses for every character.
+void NodeRegex::Free::operator()(regex_t* regex) const {
+  ::regfree(regex);
+  delete regex;
+}
+
+bool NodeRegex::matches(std::string_view path) const {
   constexpr size_t kSearchedMax = 1024;
-  const std::string_view searched = path.substr(0, kSearchedMax);
-  return std::regex_search(searched.begin(), searched.end(), regex);
+  const std::string searched(path.substr(0, kSearchedMax));
+  return ::regexec(regex_.get(), searched.c_str(), 0, nullptr, 0) == 0;
 }
 
 }  // namespace davit::cli

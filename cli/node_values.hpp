@@ -15,9 +15,11 @@
 // Memory   What visitors get is valid during the call only.
 #pragma once
 
+#include <regex.h>
+
 #include <functional>
 #include <map>
-#include <regex>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -38,7 +40,8 @@ struct NodeValue {
   const void* data = nullptr;
 };
 
-// Which named tensors the nodes of an image's Main write.
+// Which named tensors the nodes of an image's Main compute. Strings, which .npy lacks, are left
+// out.
 class NodeValues {
  public:
   using Visitor = std::function<void(const NodeValue&)>;
@@ -58,10 +61,12 @@ class NodeValues {
 // A copy.
 HostTensor host_tensor(const NodeValue& value);
 
-// Writes values to a new folder, or over an older one of these.
+// Writes values to a folder of their own.
 class ValueFolderWriter {
  public:
-  // Creates the folder.
+  // A usage error when there is something at that path other than an empty folder.
+  static Status check_new(const std::string& folder);
+  // check_new(), then creates the folder.
   static Result<ValueFolderWriter> create(std::string folder);
   Status add_input(const HostTensor& tensor);
   Status add_value(const NodeValue& value);
@@ -102,10 +107,19 @@ class ValueFolder {
   std::unordered_map<std::string, Entry> values_, inputs_;
 };
 
-// --dump-nodes: an expression that is found in the paths of nodes (ECMAScript). A usage error when
-// it is none.
-Result<std::regex> parse_node_regex(const std::string& text);
-// Paths are searched up to 1024 characters.
-bool matches(const std::regex& regex, std::string_view path);
+// --dump-nodes: an extended regular expression (POSIX) that is searched in the paths of nodes.
+class NodeRegex {
+ public:
+  // A usage error when `text` is none, or longer than 256 characters.
+  static Result<NodeRegex> parse(const std::string& text);
+  // Paths are searched up to 1024 characters.
+  [[nodiscard]] bool matches(std::string_view path) const;
+
+ private:
+  struct Free {
+    void operator()(regex_t* regex) const;
+  };
+  std::unique_ptr<regex_t, Free> regex_;
+};
 
 }  // namespace davit::cli

@@ -100,7 +100,8 @@ void OptionSet::add(const std::string& flags, std::vector<std::string>& target,
       option,
       [&target] { return target.empty() ? "-" : fmt::format("{}", fmt::join(target, " ")); }, why);
   entry.use = use;
-  entry.paths = [&target] {
+  entry.paths = [&target, use] {
+    if (use == FileUse::kReadPaths) return target;
     std::vector<std::string> paths;
     for (const std::string& form : target) {
       if (auto path = path_in(form)) paths.push_back(std::move(*path));

@@ -35,6 +35,7 @@ struct Setting {
 enum class FileUse {
   kNone,
   kRead,
+  kReadPaths,   // Of a list: values are paths, nothing else.
   kReadFolder,  // Its *.pb files, and those of its folders.
   kWritten,
 };

@@ -8,7 +8,7 @@ namespace davit::cli {
 void PluginArguments::add_options(OptionSet& options) {
   options.add("--plugin", paths_,
               "Shared object with operators, kernels and passes (davit/plugin.h); repeatable",
-              "none");
+              "none", FileUse::kReadPaths);
 }
 
 Status PluginArguments::load() {

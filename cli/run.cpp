@@ -8,7 +8,6 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <regex>
 
 #include "cli/command.hpp"
 #include "cli/device.hpp"
@@ -76,7 +75,7 @@ class RunCommand final : public Command {
   bool profile_ = false;
   std::string profile_csv_, trace_;
   std::string dump_nodes_, dump_folder_;
-  std::regex dump_regex_;
+  std::optional<NodeRegex> dump_regex_;
 
   // State of one run.
   Watchdog* watchdog_ = nullptr;  // Null without --timeout.
@@ -132,9 +131,10 @@ Status RunCommand::check_options(OptionSet& options) {
     return usage_error("--dump-nodes and --dump-dir need each other");
   }
   if (!dump_nodes_.empty()) {
-    auto regex = parse_node_regex(dump_nodes_);
+    auto regex = NodeRegex::parse(dump_nodes_);
     if (!regex.ok()) return std::move(regex.status());
-    dump_regex_ = std::move(*regex);
+    dump_regex_.emplace(std::move(*regex));
+    if (status = ValueFolderWriter::check_new(dump_folder_); !status.ok()) return status;
   }
   const bool compares = !test_data_.empty() || !expect_.empty();
   for (const char* name : {"--atol", "--rtol", "--rtol-max"}) {
@@ -328,7 +328,7 @@ Status RunCommand::dump_nodes(Session& session, Runner& runner,
   for (size_t i = 0; status.ok() && i < inputs.size(); ++i) status = writer->add_input(inputs[i]);
   if (!status.ok()) return status;
   auto time = NodeValues(*model).run(runner, [&](const NodeValue& value) {
-    if (status.ok() && matches(dump_regex_, value.origin)) status = writer->add_value(value);
+    if (status.ok() && dump_regex_->matches(value.origin)) status = writer->add_value(value);
   });
   if (!time.ok()) return std::move(time.status());
   if (status.ok()) status = writer->finish();

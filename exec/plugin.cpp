@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/files.hpp"
 #include "base/status.hpp"
 #include "davit/plugin.h"
 
@@ -153,6 +154,10 @@ Status load(const char* path, const DvtPlugin** plugin) {
   // dlopen() looks for names without a slash along the library path: a file is what is meant.
   std::string file = path;
   if (file.find('/') == std::string::npos) file.insert(0, "./");
+  // Opening a pipe would wait for a writer.
+  if (auto there = davit::open_regular_file(file, DVT_STAGE_LOAD); !there.ok()) {
+    return std::move(there.status());
+  }
   void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = ::dlerror();

@@ -76,6 +76,19 @@ class CompareTest(tool.ToolTest):
         self.assertEqual(tool.read_npy(os.path.join(folder, "00001.npy"), "f"), [2, 4, 6, 8])
         self.assertEqual(tool.read_npy(os.path.join(folder, "00000.npy"), "f"), [2, 8, 18, 32])
 
+    def test_shapes_that_are_set_at_run_time(self):
+        """Values are compared where they are computed, not where they get shape and room."""
+        path = os.path.join(tool.ONNX_TESTS, "node", "test_nonzero_example", "model.onnx")
+        if not os.path.exists(path):
+            self.skipTest("no conformance data")
+        result, document = self.davit_json("compare", path)
+        self.check_passed(result)
+        self.assertEqual([row["op"] for row in document["result"]["values"]],
+                         ["ai.onnx::NonZero(13)", "davit::Copy"])
+        folder = self.path("nonzero")
+        self.check_passed(davit("run", path, "--dump-nodes", ".", "--dump-dir", folder))
+        self.check_passed(davit("compare", path, "--against", folder))
+
     def test_an_image_needs_a_folder(self):
         image = self.path("m.davit")
         self.check_passed(davit("compile", self.model(), "-o", image))
@@ -87,6 +100,10 @@ class CompareTest(tool.ToolTest):
         self.check_failed(davit("run", model, "--dump-nodes", "a"), 2, "usage", "need each other")
         self.check_failed(davit("run", model, "--dump-nodes", "(", "--dump-dir", folder), 2,
                           "usage", "'(' is no regular expression")
+        self.check_failed(davit("run", model, "--dump-nodes", "a" * 300, "--dump-dir", folder), 2,
+                          "usage", "more than 256 characters")
+        self.check_failed(davit("run", model, "--dump-nodes", "a", "--dump-dir", self.folder), 2,
+                          "usage", "not an empty folder")
         self.check_failed(davit("run", model, "--target", "ascend", "--dump-nodes", ".",
                                 "--dump-dir", folder), 2, "usage", "memory of a device")
         self.check_failed(davit("compare", model, "--target", "ascend"), 2, "usage", "on the cpu")

@@ -93,6 +93,10 @@ class PluginTest(tool.ToolTest):
                 f"static const DvtPlugin p = {{{body}}};\n"
                 "const DvtPlugin* dvt_plugin(void) { return &p; }\n")
 
+    def test_a_plugin_is_not_overwritten(self):
+        result = davit("compile", self.model(), "-o", ACME, "--plugin", ACME)
+        self.check_failed(result, 2, "usage", "are one file")
+
     def test_bad_plugins(self):
         model = self.model()
         def operator(**members):
@@ -124,8 +128,12 @@ class PluginTest(tool.ToolTest):
             result = davit("run", model, "--plugin", path)
             self.assertIn(result.code, (1, 2, 3), (members, result.out, result.err))
             self.assertIn(words, result.last, members)
-        self.check_failed(davit("run", model, "--plugin", self.path("none.so")), 1, "load",
+        self.check_failed(davit("run", model, "--plugin", self.path("none.so")), 1, "load", "none.so")
+        self.check_failed(davit("run", model, "--plugin", self.path("text.so", "no ELF")), 1, "load",
                           "cannot load plug-in")
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        self.check_failed(davit("run", model, "--plugin", pipe), 1, "load", "a pipe")
         self.check_failed(davit("run", model, "--plugin", self.build("empty.so", "int a;")), 1,
                           "load", "exports no dvt_plugin")
         twice = davit("run", model, "--plugin", ACME, "--plugin", ACME)
