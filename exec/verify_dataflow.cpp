@@ -73,7 +73,16 @@ class Dataflow {
   Status overwrite(uint32_t value, uint32_t node, uint32_t at);
   Status write_dynamic(uint32_t value, uint32_t node, uint32_t at);
   Status settle(uint32_t value, const char* column, uint32_t at);
-  [[nodiscard]] bool has_edge(uint32_t from, uint32_t to);
+  // Readers come in ascending order, and so do successors: each is passed once.
+  [[nodiscard]] bool has_edge(uint32_t from, uint32_t to) {
+    uint32_t& next = cursor_[from];
+    if (next >= graph_->succ_off[from + 1] || graph_->succ[next] != to) {
+      return has_edge_further(from, to);
+    }
+    ++next;
+    return true;
+  }
+  [[nodiscard]] bool has_edge_further(uint32_t from, uint32_t to);
   // The usual case of read(), decided without a Status: written in this graph, and the edge is
   // there.
   [[nodiscard]] bool follows_writer(uint32_t value, uint32_t node) {
@@ -247,9 +256,8 @@ Status Dataflow::settle(uint32_t value, const char* column, uint32_t at) {
   return {};
 }
 
-// Readers come in ascending order, and so do successors: each is passed once, control edges between
-// them in the loop.
-bool Dataflow::has_edge(uint32_t from, uint32_t to) {
+// The cursor stands behind `to`, or before a control edge.
+bool Dataflow::has_edge_further(uint32_t from, uint32_t to) {
   uint32_t& next = cursor_[from];
   const uint32_t begin = graph_->succ_off[from];
   const uint32_t end = graph_->succ_off[from + 1];

@@ -110,21 +110,22 @@ Status check_one(const ImageView& view, uint32_t graph, uint32_t node, const Dvt
 
 Status check_kernels(const ImageView& view) {
   ContextBuilder builder(view);
+  // Nodes of the engine's own ask for counts and indices, which do not depend on shapes.
+  std::vector<uint8_t> own;
+  for (const DvtKernel* kernel : view.kernels) {
+    own.push_back(dvt_host_node(kernel) != DVT_HOST_OTHER ||
+                  dvt_device_node(kernel) != DVT_NODE_OTHER);
+  }
   for (uint32_t graph = 0; graph < view.graphs.size(); ++graph) {
     const GraphView& g = view.graphs[graph];
     for (uint32_t node = 0; node < g.node_count; ++node) {
       const uint32_t device_kernel = g.device_kernel_of(node);
+      const DvtKernel& kernel = *view.kernels[g.kernel[node]];
+      if (kernel.check == nullptr && device_kernel == kNone) continue;
       const bool dynamic = has_dynamic_operands(view, g, node);
-      // Nodes of the engine's own ask for counts and indices, which do not depend on shapes.
-      const DvtKernel* kernel = view.kernels[g.kernel[node]];
-      const bool own =
-          dvt_host_node(kernel) != DVT_HOST_OTHER || dvt_device_node(kernel) != DVT_NODE_OTHER;
-      if (dynamic && !own) continue;
+      if (dynamic && own[g.kernel[node]] == 0) continue;
       const DvtContext* context = builder.build(g, node);
-      if (Status s = check_one(view, graph, node, *view.kernels[g.kernel[node]], context);
-          !s.ok()) {
-        return s;
-      }
+      if (Status s = check_one(view, graph, node, kernel, context); !s.ok()) return s;
       if (device_kernel == kNone || dynamic) continue;
       if (Status s = check_one(view, graph, node, *view.kernels[device_kernel], context); !s.ok()) {
         return s;

@@ -93,16 +93,16 @@ class PlanSweep {
   PlanSweep(const ImageView& view, const FlowFacts& facts, Scratch& scratch)
       : view_(view),
         facts_(facts),
-        rank_(&scratch),
+        root_(&scratch),
         last_use_(&scratch),
         live_(static_cast<uint32_t>(facts.by_address.size()), scratch) {
     const uint32_t values = view.values.count;
-    rank_.resize(values);
+    root_.resize(values);
     for (uint32_t v = 0; v < values; ++v) {
       const uint32_t root = facts.values[v].root;
-      rank_[v] = root == kNone ? kNone : facts.rank[root];
+      root_[v] = root == kNone || facts.rank[root] == kNone ? kNone : root;
     }
-    last_use_.assign(facts.by_address.size(), 0);
+    last_use_.assign(values, 0);
   }
 
   Status run() {
@@ -120,8 +120,8 @@ class PlanSweep {
   }
 
  private:
-  [[nodiscard]] uint32_t rank_of(uint32_t value) const {
-    return value == kNone ? kNone : rank_[value];
+  [[nodiscard]] uint32_t root_of(uint32_t value) const {
+    return value == kNone ? kNone : root_[value];
   }
   [[nodiscard]] bool in_place(const GraphView& graph, uint32_t node) const;
   void find_ends(const GraphView& graph);
@@ -136,9 +136,9 @@ class PlanSweep {
 
   const ImageView& view_;
   const FlowFacts& facts_;
-  // Per value: the rank of the value whose memory it uses; kNone when it uses none.
-  std::pmr::vector<uint32_t> rank_;
-  std::pmr::vector<Time> last_use_;  // Per rank.
+  // Per value: the value whose memory it uses; kNone when it uses none.
+  std::pmr::vector<uint32_t> root_;
+  std::pmr::vector<Time> last_use_;  // Per value that is a root: ids are near each other in time.
   IndexSet live_;                    // Ranks of the values that are live.
   Time now_ = 0;
   Time init_end_ = 0;  // Values of Init that are used from here on live for ever.
@@ -148,7 +148,7 @@ bool PlanSweep::in_place(const GraphView& graph, uint32_t node) const {
   if ((view_.kernel_refs[graph.kernel[node]].flags & DVT_KERNEL_IN_PLACE) == 0) return false;
   const auto inputs = graph.inputs_of(node);
   const auto outputs = graph.outputs_of(node);
-  if (inputs.empty() || outputs.empty() || rank_of(inputs[0]) == kNone) return false;
+  if (inputs.empty() || outputs.empty() || root_of(inputs[0]) == kNone) return false;
   const uint32_t in = facts_.rank[inputs[0]];
   const uint32_t out = facts_.rank[outputs[0]];
   return out != kNone && facts_.begin[in] == facts_.begin[out] && facts_.end[in] == facts_.end[out];
@@ -156,13 +156,11 @@ bool PlanSweep::in_place(const GraphView& graph, uint32_t node) const {
 
 // Calls come in the order of time.
 void PlanSweep::extend(uint32_t value, Time time) {
-  const uint32_t rank = rank_of(value);
-  if (rank == kNone) return;
-  last_use_[rank] = time;
+  const uint32_t root = root_of(value);
+  if (root == kNone) return;
+  last_use_[root] = time;
   // Init's values must survive any number of runs of Main.
-  if (init_end_ != 0 && facts_.values[facts_.by_address[rank]].home == view_.init) {
-    last_use_[rank] = kForever;
-  }
+  if (init_end_ != 0 && facts_.values[root].home == view_.init) last_use_[root] = kForever;
 }
 
 // The depth of bodies is bounded (verifier: depth limit).
@@ -184,7 +182,7 @@ void PlanSweep::find_ends(const GraphView& graph) {
   // What follows from shapes survives from run to run.
   for (uint32_t node = 0; node < graph.shape_nodes; ++node) {
     for (const uint32_t value : graph.outputs_of(node)) {
-      if (rank_of(value) != kNone) last_use_[rank_of(value)] = kForever;
+      if (root_of(value) != kNone) last_use_[root_of(value)] = kForever;
     }
   }
 }
@@ -207,8 +205,10 @@ Status PlanSweep::clash(uint32_t a, uint32_t b, uint32_t graph, uint32_t node) c
 
 // Live values are disjoint, so only the neighbours in address order can overlap a new one.
 Status PlanSweep::bear(uint32_t value, uint32_t graph, uint32_t node) {
-  const uint32_t rank = rank_of(value);
-  if (rank == kNone || facts_.begin[rank] == facts_.end[rank] || live_.contains(rank)) return {};
+  const uint32_t root = root_of(value);
+  if (root == kNone) return {};
+  const uint32_t rank = facts_.rank[root];
+  if (facts_.begin[rank] == facts_.end[rank] || live_.contains(rank)) return {};
   const uint32_t below = live_.before(rank);
   if (below != kNone && facts_.end[below] > facts_.begin[rank]) {
     return clash(rank, below, graph, node);
@@ -235,8 +235,10 @@ Status PlanSweep::bear_body(uint32_t body, uint32_t graph, uint32_t node) {
 }
 
 void PlanSweep::bury(uint32_t value, Time time) {
-  const uint32_t rank = rank_of(value);
-  if (rank != kNone && last_use_[rank] <= time && live_.contains(rank)) live_.erase(rank);
+  const uint32_t root = root_of(value);
+  if (root == kNone || last_use_[root] > time) return;
+  const uint32_t rank = facts_.rank[root];
+  if (live_.contains(rank)) live_.erase(rank);
 }
 
 void PlanSweep::bury_body(uint32_t body) {
