@@ -181,7 +181,8 @@ class CompareCommand final : public Command {
 
   ExecutionArguments execution_;
   std::string against_ = "reference";
-  double atol_ = 1e-6, rtol_ = 1e-5, rtol_max_ = 1e-5, memory_mb_ = 512;
+  ToleranceArguments tolerances_;
+  double memory_mb_ = 512;
   Tolerance tolerance_;
   std::optional<ValueFolder> folder_;
   std::vector<Row> rows_;
@@ -196,11 +197,7 @@ void CompareCommand::add_options(OptionSet& options) {
               "reference: the model without rewrites on the reference kernels; or a folder of "
               "values (run --dump-nodes writes one, other runtimes can)",
               "needs nothing else", FileUse::kNone);
-  constexpr Bounds<double> kTolerance{.min = 0, .max = std::numeric_limits<double>::infinity()};
-  options.add("--atol", atol_, kTolerance, "Absolute tolerance of a comparison", "");
-  options.add("--rtol", rtol_, kTolerance, "Tolerance relative to each expected element", "");
-  options.add("--rtol-max", rtol_max_, kTolerance,
-              "Tolerance relative to the largest expected element", "");
+  tolerances_.add(options);
   options.add("--memory", memory_mb_, {.min = 0, .max = 1e9},
               "Megabytes of reference values to keep; more values mean more runs",
               "enough for most models in one run");
@@ -215,11 +212,7 @@ Status CompareCommand::check_options(OptionSet& options) {
     return usage_error("compare runs on the cpu",
                        "an ascend image gives the same bits: compare the cpu's");
   }
-  tolerance_ = {.atol = atol_, .rtol = rtol_, .rtol_max = rtol_max_};
-  if ((options.given("--atol") || options.given("--rtol")) && !options.given("--rtol-max")) {
-    tolerance_.rtol_max = 0;
-    options.resolve("--rtol-max", "0", "--atol or --rtol is given");
-  }
+  tolerance_ = tolerances_.resolve(options);
   if (against_ == "reference") {
     auto kind = model_kind(execution_.model());
     if (!kind.ok()) return std::move(kind.status());

@@ -24,6 +24,30 @@ std::optional<uint32_t> schedule_of(const std::string& name) {
 
 }  // namespace
 
+void ToleranceArguments::add(OptionSet& options) {
+  constexpr Bounds<double> kTolerance{.min = 0, .max = std::numeric_limits<double>::infinity()};
+  options.add("--atol", atol_, kTolerance, "Absolute tolerance of a comparison", "");
+  options.add("--rtol", rtol_, kTolerance, "Tolerance relative to each expected element", "");
+  options.add("--rtol-max", rtol_max_, kTolerance,
+              "Tolerance relative to the largest expected element", "");
+}
+
+Tolerance ToleranceArguments::resolve(OptionSet& options) const {
+  Tolerance tolerance{.atol = atol_, .rtol = rtol_, .rtol_max = rtol_max_};
+  if ((options.given("--atol") || options.given("--rtol")) && !options.given("--rtol-max")) {
+    tolerance.rtol_max = 0;
+    options.resolve("--rtol-max", "0", "--atol or --rtol is given");
+  }
+  return tolerance;
+}
+
+std::string ToleranceArguments::given(const OptionSet& options) {
+  for (const char* name : {"--atol", "--rtol", "--rtol-max"}) {
+    if (options.given(name)) return name;
+  }
+  return {};
+}
+
 void ExecutionArguments::add_model(OptionSet& options) {
   options.group("Model");
   options.add("model,-m,--model", model_,

@@ -22,6 +22,19 @@ namespace davit::cli {
 // Times are kept: 8 bytes for each run.
 inline constexpr Bounds<uint64_t> kIterations{.min = 1, .max = 1'000'000'000};
 
+// The options of a command that compares tensors: --atol, --rtol, --rtol-max.
+class ToleranceArguments {
+ public:
+  void add(OptionSet& options);
+  // After parsing: --atol or --rtol alone say that nothing else is tolerated.
+  Tolerance resolve(OptionSet& options) const;
+  // One of them that was given, or "".
+  [[nodiscard]] static std::string given(const OptionSet& options);
+
+ private:
+  double atol_ = 1e-6, rtol_ = 1e-5, rtol_max_ = 1e-5;
+};
+
 class ExecutionArguments {
  public:
   // Each adds the options of one concern to the group that is current, or to its own.

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "cli/command.hpp"
@@ -70,7 +69,7 @@ class RunCommand final : public Command {
   ExecutionArguments execution_;
   std::vector<std::string> save_, expect_;
   std::string test_data_;
-  double atol_ = 1e-6, rtol_ = 1e-5, rtol_max_ = 1e-5;
+  ToleranceArguments tolerances_;
   uint64_t iterations_ = 1;
   bool profile_ = false;
   std::string profile_csv_, trace_;
@@ -98,11 +97,7 @@ void RunCommand::add_options(OptionSet& options) {
               "nothing is compared", FileUse::kRead);
   options.add("--test-data", test_data_, "Folder with test_data_set_K/{input,output}_I.pb", "",
               FileUse::kReadFolder);
-  constexpr Bounds<double> kTolerance{.min = 0, .max = std::numeric_limits<double>::infinity()};
-  options.add("--atol", atol_, kTolerance, "Absolute tolerance of a comparison", "");
-  options.add("--rtol", rtol_, kTolerance, "Tolerance relative to each expected element", "");
-  options.add("--rtol-max", rtol_max_, kTolerance,
-              "Tolerance relative to the largest expected element", "");
+  tolerances_.add(options);
   options.add("--iterations", iterations_, kIterations, "Times to run", "once");
   execution_.add_run(options);
   execution_.add_device(options);
@@ -137,16 +132,10 @@ Status RunCommand::check_options(OptionSet& options) {
     if (status = ValueFolderWriter::check_new(dump_folder_); !status.ok()) return status;
   }
   const bool compares = !test_data_.empty() || !expect_.empty();
-  for (const char* name : {"--atol", "--rtol", "--rtol-max"}) {
-    if (!compares && options.given(name)) {
-      return usage_error(fmt::format("{} would do nothing without --expect or --test-data", name));
-    }
+  if (const std::string name = ToleranceArguments::given(options); !compares && !name.empty()) {
+    return usage_error(fmt::format("{} would do nothing without --expect or --test-data", name));
   }
-  tolerance_ = {.atol = atol_, .rtol = rtol_, .rtol_max = rtol_max_};
-  if ((options.given("--atol") || options.given("--rtol")) && !options.given("--rtol-max")) {
-    tolerance_.rtol_max = 0;
-    options.resolve("--rtol-max", "0", "--atol or --rtol is given");
-  }
+  tolerance_ = tolerances_.resolve(options);
   return {};
 }
 
