@@ -3,44 +3,23 @@
 
 #include <array>
 
-#include "base/dtype.hpp"
 #include "ops/defs/common.hpp"
 #include "ops/defs/families.hpp"
+#include "ops/defs/integer.hpp"
 #include "ops/defs/matrix.hpp"
 
 namespace davit::ops {
 namespace {
 
-// Inputs `index` has to be a quantised matrix, or a type that is not known yet.
-Status check_quantised(const NodeView& node, uint32_t index) {
-  const DvtDType dtype = node.input_dtype(index);
-  if (dtype == DVT_U8 || dtype == DVT_I8 || dtype == DVT_DTYPE_NONE) return {};
-  return mismatch(node, "input " + std::to_string(index) + " must be quantised", "u8 or i8",
-                  std::string(dtype_name(dtype)));
-}
-
-// Zero point `zero`, if there, has the dtype of input `of`.
-Status check_zero(const NodeView& node, uint32_t of, uint32_t zero) {
-  return node.has_input(zero) ? same_dtype(node, of, zero) : Status();
-}
-
 Status infer_integer(const NodeView& node, std::span<InferredOutput> outputs) {
-  Status status = check_quantised(node, 0);
-  if (status.ok()) status = check_quantised(node, 1);
-  if (status.ok()) status = check_zero(node, 0, 2);
-  if (status.ok()) status = check_zero(node, 1, 3);
-  if (!status.ok()) return status;
+  if (Status status = check_integer_operands(node); !status.ok()) return status;
   outputs[0].dtype = DVT_I32;
   return infer_product(node, 0, 1, outputs[0].shape);
 }
 
 Status infer_linear(const NodeView& node, std::span<InferredOutput> outputs) {
   Status status = all_present(node);
-  for (const uint32_t index : {0U, 3U, 7U}) {
-    if (status.ok()) status = check_quantised(node, index);
-  }
-  if (status.ok()) status = check_zero(node, 0, 2);
-  if (status.ok()) status = check_zero(node, 3, 5);
+  if (status.ok()) status = check_linear_operands(node);
   if (!status.ok()) return status;
   outputs[0].dtype = node.input_dtype(7);
   return infer_product(node, 0, 3, outputs[0].shape);

@@ -16,13 +16,6 @@ namespace {
 
 const std::vector<DvtDType> kBytes = {DVT_U8, DVT_I8};
 
-Values random_bytes(Source& source, DvtDType dtype, size_t count) {
-  Values values(count);
-  const int64_t low = dtype == DVT_U8 ? 0 : -128;
-  for (double& value : values) value = double(source.between(low, low + 255));
-  return values;
-}
-
 // A convolution with one to three spatial dims whose window fits.
 struct Example {
   size_t spatial;
@@ -53,8 +46,8 @@ struct Example {
     }
     x_type = source.pick(kBytes);
     w_type = source.pick(kBytes);
-    x = random_bytes(source, x_type, product(x_dims()));
-    w = random_bytes(source, w_type, product(w_dims()));
+    x = source.bytes(x_type, product(x_dims()));
+    w = source.bytes(w_type, product(w_dims()));
   }
   [[nodiscard]] Dims dims(int64_t a, int64_t b, const std::vector<int64_t>& rest) const {
     Dims result = {a, b};
@@ -134,10 +127,10 @@ TEST_CASE("ConvInteger: groups, pads, strides, dilations, zero points, mixed sig
     const Example example(source);
     const bool has_x_zero = source.flip();
     const bool has_w_zero = source.flip();
-    const Values x_zero = has_x_zero ? random_bytes(source, example.x_type, 1) : Values{0};
+    const Values x_zero = has_x_zero ? source.bytes(example.x_type, 1) : Values{0};
     Dims w_zero_dims;
     Values w_zeros = filter_values(source, example, w_zero_dims);
-    if (has_w_zero) w_zeros = random_bytes(source, example.w_type, w_zeros.size());
+    if (has_w_zero) w_zeros = source.bytes(example.w_type, w_zeros.size());
     OneNode node("ConvInteger", 10);
     node.constant(make_data(example.x_type, example.x_dims(), example.x))
         .constant(make_data(example.w_type, example.w_dims(), example.w));
@@ -165,12 +158,12 @@ TEST_CASE("QLinearConv: bias, scales and zero points per filter") {
     const int64_t filters = example.group * example.out_channels;
     const DvtDType y_type = source.pick(kBytes);
     const DvtDType scale_type = source.flip() ? DvtDType{DVT_F32} : DvtDType{DVT_BF16};
-    const Values x_zero = random_bytes(source, example.x_type, 1);
-    const Values y_zero = random_bytes(source, y_type, 1);
+    const Values x_zero = source.bytes(example.x_type, 1);
+    const Values y_zero = source.bytes(y_type, 1);
     Dims w_zero_dims;
     Dims w_scale_dims;
     Values w_zeros = filter_values(source, example, w_zero_dims);
-    w_zeros = random_bytes(source, example.w_type, w_zeros.size());
+    w_zeros = source.bytes(example.w_type, w_zeros.size());
     Values w_scales = filter_values(source, example, w_scale_dims);
     for (double& scale : w_scales) scale = double(source.between(1, 30)) / 64;
     const double x_scale = double(source.between(1, 30)) / 64;

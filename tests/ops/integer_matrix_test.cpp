@@ -16,13 +16,6 @@ namespace {
 
 const std::vector<DvtDType> kBytes = {DVT_U8, DVT_I8};
 
-Values random_bytes(Source& source, DvtDType dtype, size_t count) {
-  Values values(count);
-  const int64_t low = dtype == DVT_U8 ? 0 : -128;
-  for (double& value : values) value = double(source.between(low, low + 255));
-  return values;
-}
-
 // An operand of a product: batch dims, rows, columns.
 struct Matrix {
   Dims dims;
@@ -78,7 +71,7 @@ struct Parameter {
     return *this;
   }
   Parameter& zeros(Source& source, DvtDType dtype) {
-    values = random_bytes(source, dtype, values.size());
+    values = source.bytes(dtype, values.size());
     return *this;
   }
 };
@@ -101,7 +94,7 @@ struct Example {
       if (source.between(0, 3) == 0) matrix.dims.clear();
       matrix.dims.push_back(rows);
       matrix.dims.push_back(columns);
-      matrix.values = random_bytes(source, matrix.dtype, product(matrix.dims));
+      matrix.values = source.bytes(matrix.dtype, product(matrix.dims));
       return matrix;
     };
     a = operand(m, k);

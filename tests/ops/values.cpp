@@ -118,6 +118,13 @@ ir::TensorData Source::rough_tensor(Dims dims) {
   return make_data(DVT_F32, std::move(dims), values);
 }
 
+Values Source::bytes(DvtDType dtype, size_t count) {
+  Values values(count);
+  const int64_t low = dtype == DVT_U8 ? 0 : -128;
+  for (double& value : values) value = double(between(low, low + 255));
+  return values;
+}
+
 ir::TensorData call_kernel(const char* name, const void* attributes,
                            const std::vector<ir::TensorData>& inputs, DvtDType dtype,
                            const Dims& dims, uint64_t workspace) {

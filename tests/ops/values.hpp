@@ -34,6 +34,8 @@ class Source {
   ir::TensorData tensor(DvtDType dtype, Dims dims);
   // Any floats in [-1, 1), so that the order of a sum shows in its bits.
   ir::TensorData rough_tensor(Dims dims);
+  // Any values of DVT_U8 or DVT_I8.
+  Values bytes(DvtDType dtype, size_t count);
 
  private:
   std::mt19937 engine_;
