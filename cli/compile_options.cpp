@@ -148,9 +148,10 @@ void CompileArguments::add_options(OptionSet& options) {
   options.add("--freeze", freezes_,
               "Make an input a constant, NAME=@FILE or NAME=TYPE=VALUES; repeatable",
               "inputs stay inputs", FileUse::kRead);
-  options.add("-O,--optimize", level_, {.min = 0, .max = 3},
-              "0: only what lowering needs; 1: folding; 2: eliminations; 3: folded weights",
-              "shorter programs that every kernel table can run");
+  options.add(
+      "-O,--optimize", level_, {.min = 0, .max = 3},
+      "0: only what lowering needs; 1: folding; 2: eliminations; 3: fusions, folded weights",
+      "shorter programs that every kernel table can run");
   options.add("--disable-pass", disabled_passes_, "Leave an optimisation pass out; repeatable",
               "all passes of the level run");
   options.add("--enable-pass", enabled_passes_, "Run a pass of a higher level too; repeatable",

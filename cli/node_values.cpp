@@ -183,8 +183,11 @@ Status ValueFolder::read_index(const Json& index) {
                             "or a dtype: " +
                                 entry.dump(-1, ' ', true, Json::error_handler_t::replace));
       }
-      if (!is_input && !values_.contains(*name)) names_.push_back(*name);
-      (is_input ? inputs_ : values_).insert_or_assign(*name, Entry{*file, *dtype});
+      auto& known = is_input ? inputs_ : values_;
+      if (!known.try_emplace(*name, Entry{*file, *dtype}).second) {
+        return folder_error(folder_, fmt::format("values.json has two {} '{}'", side, *name));
+      }
+      if (!is_input) names_.push_back(*name);
     }
   }
   return {};

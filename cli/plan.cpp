@@ -29,7 +29,7 @@ class PlanCommand final : public Command {
     options.add("intervals,-m,--model", path_, "CSV file with columns id,lower,upper,size", "",
                 FileUse::kRead);
     options.group("Compile");
-    options.add("--capacity", capacity_, {.min = 0, .max = INT64_MAX},
+    options.add("--capacity", capacity_, {.min = 1, .max = INT64_MAX},
                 "Bytes that the plan has to fit; it need not be smaller",
                 "as small as the budget allows");
     options.add("--alignment", alignment_, {.min = 1, .max = uint64_t{1} << 30},

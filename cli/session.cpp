@@ -97,6 +97,8 @@ Exit exit_for(const ErrorDetail& detail) {
     case DVT_OK:
       return Exit::kOk;
     case DVT_INVALID_ARGUMENT:
+      // A node that refused what the nodes before it computed.
+      if (detail.stage == DVT_STAGE_RUN && !detail.op.empty()) return Exit::kFailure;
       return is_about_model(detail) ? Exit::kInvalid : Exit::kUsage;
     case DVT_INVALID_IMAGE:
     case DVT_VERSION_MISMATCH:

@@ -36,6 +36,7 @@ bool is_identity(const std::vector<int64_t>& permutation);
 template <class T>
 std::vector<T> permuted(const std::vector<T>& items, const std::vector<int64_t>& permutation) {
   std::vector<T> out;
+  out.reserve(permutation.size());
   for (const int64_t axis : permutation) out.push_back(items[static_cast<size_t>(axis)]);
   return out;
 }

@@ -72,10 +72,10 @@ DvtCode dvt_check_shape(const DvtTensor* tensor, uint32_t rank, const int64_t* d
 
 /* Operand accessors; an operand is absent when its cell is NULL. */
 static inline bool dvt_has_input(const DvtContext* ctx, uint32_t index) {
-  return index < ctx->input_count && dvt_input(ctx, index) != NULL;
+  return index < ctx->input_count && dvt_input(ctx, index);
 }
 static inline bool dvt_has_output(const DvtContext* ctx, uint32_t index) {
-  return index < ctx->output_count && dvt_output(ctx, index) != NULL;
+  return index < ctx->output_count && dvt_output(ctx, index);
 }
 static inline const DvtTensor* dvt_input_tensor(const DvtContext* ctx, uint32_t index) {
   return dvt_input(ctx, index)->tensor;

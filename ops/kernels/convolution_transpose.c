@@ -105,7 +105,7 @@ DvtCode dvt_conv_transpose_infer(const DvtContext* ctx, DvtTensor* outputs, char
                                  size_t size) {
   DvtCode code = dvt_check_inputs(ctx, 2, 3, reason, size);
   if (code == DVT_OK) code = dvt_check_attributes(ctx, reason, size);
-  DvtConv conv;
+  DvtConv conv = {0};
   if (code == DVT_OK) code = describe(ctx, &conv, reason, size);
   if (code != DVT_OK) return code;
   const DvtTensor* x = dvt_input_tensor(ctx, 0);

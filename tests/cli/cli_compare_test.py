@@ -126,6 +126,11 @@ class CompareTest(tool.ToolTest):
             result = davit("compare", model, "--against", folder)
             self.assertIn(result.code, (1, 3), (text, result.out, result.err))
             self.assertIn(words, result.last)
+        entries = json.loads(good)
+        entries["values"].append(entries["values"][0])
+        with open(index_path, "w", encoding="utf-8") as file:
+            json.dump(entries, file)
+        self.check_failed(davit("compare", model, "--against", folder), 1, "load", "has two values")
         # Nothing to compare is no success.
         with open(index_path, "w", encoding="utf-8") as file:
             json.dump({**json.loads(good), "values": []}, file)

@@ -143,6 +143,7 @@ class PlanTest(tool.ToolTest):
         self.check_failed(davit("plan", table, "--capacitty", "1"), 2, "usage",
                           "did you mean --capacity?")
         self.check_failed(davit("plan", table, "--plan-budget-ms", "-1"), 2, "usage")
+        self.check_failed(davit("plan", table, "--capacity", "0"), 2, "usage", "--capacity")
         self.check_failed(davit("plan", table, "-o", table), 2, "usage", "v.csv")
         self.check_failed(davit("plan", table, "--svg", table), 2, "usage", "v.csv")
         self.assertEqual(read(table), SMALL)

@@ -131,6 +131,11 @@ class PluginTest(tool.ToolTest):
         self.check_failed(davit("run", model, "--plugin", self.path("none.so")), 1, "load", "none.so")
         self.check_failed(davit("run", model, "--plugin", self.path("text.so", "no ELF")), 1, "load",
                           "cannot load plug-in")
+        with open(ACME, "rb") as file:
+            whole = file.read()
+        for size in (len(whole) // 8, len(whole) // 2):
+            self.check_failed(davit("run", model, "--plugin",
+                                    self.path("cut.so", whole[:size])), 1, "load", "the file ends")
         pipe = self.path("pipe")
         os.mkfifo(pipe)
         self.check_failed(davit("run", model, "--plugin", pipe), 1, "load", "a pipe")
