@@ -6,19 +6,21 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/machine.hpp"
 #include "cli/numbers.hpp"
 #include "cli/session.hpp"
 #include "cli/tensors.hpp"
 #include "davit/npu.h"
+#include "exec/code_segment.hpp"
 #include "ir/text.hpp"
 
 namespace davit::cli {
 namespace {
 
-constexpr const char* kNames[] = {"--target",       "--shapes",        "--dim",
-                                  "--elements",     "--freeze",        "--optimize",
-                                  "--disable-pass", "--enable-pass",   "--only-pass",
-                                  "--save-passes",  "--plan-budget-ms"};
+constexpr const char* kNames[] = {
+    "--target",         "--shapes",       "--dim",         "--elements",  "--freeze",
+    "--optimize",       "--disable-pass", "--enable-pass", "--only-pass", "--save-passes",
+    "--plan-budget-ms", "--isa",          "--no-cache"};
 
 // "in0:1x3x224x224,in1=1x4". A name may hold ':' itself ("input:0:1x4"): the last one splits.
 Status parse_shapes(const std::string& text, compiler::CompileOptions& options) {
@@ -107,6 +109,30 @@ Status parse_target(const std::string& text, compiler::CompileOptions& options) 
       "davit doctor lists the targets");
 }
 
+// "none", or names of instruction sets separated by commas.
+Status parse_isas(const std::string& text, compiler::CompileOptions& options) {
+  options.codegen.isas.clear();
+  if (text == "none") return {};
+  if (options.target != DVT_TARGET_CPU) {
+    return usage_error("--isa: code is generated for the cpu", "leave it out, or --target cpu");
+  }
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    std::string name = text.substr(begin, end - begin);
+    if (name == "native") name = exec::best_isa();
+    auto isa = codegen::isa_named(name);
+    if (!isa.ok()) {
+      return usage_error(fmt::format("--isa: {}; expected none, native, {}",
+                                     isa.status().detail().message,
+                                     isa.status().detail().expected));
+    }
+    std::vector<std::string>& isas = options.codegen.isas;
+    if (std::find(isas.begin(), isas.end(), name) == isas.end()) isas.push_back(std::move(name));
+    begin = end + 1;
+  }
+  return {};
+}
+
 // Nothing to complain about when there is nothing yet.
 Status check_folder(const std::string& path) {
   std::error_code error;
@@ -158,6 +184,12 @@ void CompileArguments::add_options(OptionSet& options) {
               "none");
   options.add("--only-pass", only_passes_,
               "Run these passes in place of those of the level; repeatable", "all of the level");
+  options.add("--isa", isas_,
+              "Generate kernels for baseline, avx2, avx512 or native, separated by commas, and put "
+              "them into the image; none: reference kernels",
+              "runs anywhere, without trust in code");
+  options.add("--no-cache", no_cache_, "Compile all generated code anew",
+              "what was compiled before is taken from the cache");
   options.add("--plan-budget-ms", plan_budget_ms_, kPlanBudgetMs,
               "Search for a smaller arena where heuristics miss the lower bound, in nominal ms",
               "counted in steps of work: the same image on every machine");
@@ -184,6 +216,7 @@ std::vector<std::string> CompileArguments::given(const OptionSet& options) const
 Status CompileArguments::check() const {
   compiler::CompileOptions unused;
   Status status = parse_target(target_, unused);
+  if (status.ok()) status = parse_isas(isas_, unused);
   if (status.ok() && !save_passes_.empty()) status = check_folder(save_passes_);
   return status;
 }
@@ -202,7 +235,10 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
     status = parse_freeze(freezes_[i], options);
   }
   if (status.ok() && !save_passes_.empty()) status = save_passes(save_passes_, options);
+  if (status.ok()) status = parse_isas(isas_, options);
   if (!status.ok()) return status;
+  options.codegen.toolchain.cache_folder = no_cache_ ? "" : codegen::default_cache_folder();
+  options.codegen.toolchain.jobs = unsigned(std::max(available_cpus().usable, 1.0));
   options.level = static_cast<passes::Level>(level_);
   options.plan_budget_ms = plan_budget_ms_;
   options.plugins = plugins_.plugins();

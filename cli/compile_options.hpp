@@ -47,6 +47,8 @@ class CompileArguments {
   std::vector<std::string> shapes_, dims_, elements_, freezes_, disabled_passes_, enabled_passes_,
       only_passes_;
   PluginArguments plugins_;
+  std::string isas_ = "none";
+  bool no_cache_ = false;
   std::string save_passes_;
   uint64_t level_ = 2;
   uint64_t workers_ = 1;

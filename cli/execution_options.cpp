@@ -158,6 +158,7 @@ Result<LoadedModel> ExecutionArguments::open_unoptimised() {
   options->disabled_passes.clear();
   options->enabled_passes.clear();
   options->only_passes.clear();
+  options->codegen.isas.clear();
   options->on_pass = nullptr;
   auto compiled = compiler::compile_onnx_file(model_, *options);
   if (!compiled.ok()) return std::move(compiled.status());

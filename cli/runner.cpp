@@ -180,6 +180,29 @@ void report_schedule(Session& session, const DvtScheduleInfo& info) {
       {"kind", name}, {"workers", info.workers}, {"reason", info.reason}};
 }
 
+namespace {
+
+// What code was generated; null when none was asked for.
+Json report_generation(Session& session, const compiler::CompileReport& report) {
+  const bool asked = std::any_of(report.stages.begin(), report.stages.end(),
+                                 [](const auto& stage) { return stage.name == "generate code"; });
+  if (!asked) return nullptr;
+  Json refusals = Json::array();
+  for (const auto& [node, reason] : report.generation_refusals) {
+    refusals.push_back({{"node", node}, {"reason", reason}});
+    session.detail("  no kernel is generated for {}: {}\n", node, reason);
+  }
+  session.print("  generated {} for {}, {} of code; {} of {} from the cache\n",
+                format_count(report.generated_kernels, "kernel"),
+                format_count(report.generated_nodes, "node"), format_bytes(report.code_bytes),
+                report.cached_code_files, format_count(report.code_files, "file"));
+  return {{"nodes", report.generated_nodes},          {"kernels", report.generated_kernels},
+          {"refusals", std::move(refusals)},          {"files", report.code_files},
+          {"cached_files", report.cached_code_files}, {"code_bytes", report.code_bytes}};
+}
+
+}  // namespace
+
 void report_compilation(Session& session, const compiler::CompileReport& report,
                         double total_seconds) {
   Json stages = Json::array();
@@ -206,6 +229,7 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                 report.folded_nodes, report.dead_nodes, report.aliased_nodes, report.image_nodes);
   session.print("  {}constants {}, file {}\n", planned_arena(report),
                 format_bytes(report.constant_bytes), format_bytes(report.file_bytes));
+  Json generation = report_generation(session, report);
   if (report.schedule_workers > 0) {
     session.print("  schedule for {} workers: promises {} instead of {}\n", report.schedule_workers,
                   format_time(report.schedule_ns), format_time(report.sequential_ns));
@@ -216,6 +240,7 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                                  {"stages", std::move(stages)},
                                  {"passes", std::move(pass_changes)},
                                  {"refusals", std::move(refusals)},
+                                 {"generated_code", std::move(generation)},
                                  {"source_nodes", report.source_nodes},
                                  {"folded_nodes", report.folded_nodes},
                                  {"dead_nodes", report.dead_nodes},

@@ -21,6 +21,7 @@
 #include "base/status.hpp"
 #include "davit/davit.h"
 #include "davit/kernel.h"
+#include "exec/code_segment.hpp"
 #include "schema/layout.h"
 
 namespace davit::exec {
@@ -197,6 +198,7 @@ struct ImageView {
 
   const std::byte* constants = nullptr;  // Value::offset of constants is relative to this.
   uint64_t constant_bytes = 0;
+  std::span<const std::byte> code;  // The code segment; empty when there is none.
   uint64_t arena_bytes = 0;
   uint32_t arena_alignment = 64;  // A power of two, 8 to 4096.
   uint64_t lower_bound_bytes = 0;
@@ -226,8 +228,16 @@ struct ImageView {
   }
 };
 
+// What becomes of an image's machine code.
+enum class CodeUse {
+  kLoad,
+  kRefuse,
+  kIgnore,  // Its kernels come from OpenOptions::kernel_tables.
+};
+
 struct OpenOptions {
-  bool skip_digests = false;
+  bool skip_digests = false;  // But for that of code.
+  CodeUse code = CodeUse::kLoad;
   bool prefault = false;
   // False: kernels stay unresolved (ImageView::kernels is empty) and no kernel's check runs. For
   // tools that only read; such an image cannot be executed.
@@ -263,6 +273,7 @@ Result<Mapping> map_file(const std::string& path, bool prefault);
 // The opaque type of davit.h. One reference belongs to whoever opened it, one to each executor.
 struct DvtImage {
   davit::exec::ImageView view;
+  davit::exec::CodeSegment code;            // Loaded; empty when there is none.
   davit::exec::Mapping mapping;             // Of an image opened from a file.
   std::vector<std::byte> metadata_storage;  // Of an image whose memory was not aligned.
   mutable std::atomic<uint32_t> references{1};

@@ -44,6 +44,8 @@ Status complete_options(const DvtImageOptions* options, DvtImageOptions& complet
 
 OpenOptions open_options(const DvtImageOptions& options) {
   return {.skip_digests = options.skip_digests != 0,
+          .code = options.refuse_code != 0 ? davit::exec::CodeUse::kRefuse
+                                           : davit::exec::CodeUse::kLoad,
           .prefault = options.prefault != 0,
           .kernel_tables = {options.kernel_tables,
                             options.kernel_tables == nullptr ? 0 : options.kernel_table_count},

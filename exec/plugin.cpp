@@ -1,7 +1,5 @@
 // plugin.cpp: loads plug-ins and checks their records.
 #include <dlfcn.h>
-#include <link.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <new>
@@ -9,10 +7,10 @@
 #include <string>
 #include <string_view>
 
-#include "base/checked.hpp"
-#include "base/files.hpp"
 #include "base/status.hpp"
 #include "davit/plugin.h"
+#include "exec/code_segment.hpp"
+#include "exec/image.hpp"
 
 using davit::Status;
 
@@ -153,39 +151,17 @@ Status check(const DvtPlugin* plugin) {
   return status;
 }
 
-// dlopen() maps what the headers promise, and touching a page behind the end of the file is a
-// signal: a file that was cut short is refused here. What is no ELF file of this machine's class is
-// dlopen()'s to judge.
-Status check_complete(const std::string& path, const davit::ReadableFile& file) {
-  ElfW(Ehdr) header;
-  if (::pread(file.descriptor.get(), &header, sizeof header, 0) != ssize_t(sizeof header) ||
-      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_phentsize != sizeof(ElfW(Phdr))) {
-    return {};
-  }
-  for (uint64_t i = 0; i < header.e_phnum; ++i) {
-    ElfW(Phdr) segment;
-    const auto at = davit::checked_add(header.e_phoff, i * sizeof segment);
-    const bool whole = at && davit::in_range(*at, sizeof segment, file.bytes) &&
-                       ::pread(file.descriptor.get(), &segment, sizeof segment, off_t(*at)) ==
-                           ssize_t(sizeof segment) &&
-                       davit::in_range(segment.p_offset, segment.p_filesz, file.bytes);
-    if (whole) continue;
-    return Status(DVT_IO_ERROR, DVT_STAGE_LOAD,
-                  "cannot load plug-in " + path + ": the file ends before its segment " +
-                      std::to_string(i) + " does");
-  }
-  return {};
-}
-
 Status load(const char* path, const DvtPlugin** plugin) {
   // dlopen() looks for names without a slash along the library path: a file is what is meant.
   std::string file = path;
   if (file.find('/') == std::string::npos) file.insert(0, "./");
   // Opening a pipe would wait for a writer.
-  auto there = davit::open_regular_file(file, DVT_STAGE_LOAD);
-  if (!there.ok()) return std::move(there.status());
-  if (Status status = check_complete(file, *there); !status.ok()) return status;
+  auto content = davit::exec::map_file(file, /*prefault=*/false);
+  if (!content.ok()) return std::move(content.status());
+  if (Status status = davit::exec::check_complete(content->bytes()); !status.ok()) {
+    return Status(DVT_IO_ERROR, DVT_STAGE_LOAD,
+                  "cannot load plug-in " + file + ": " + std::string(status.detail().message));
+  }
   void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = ::dlerror();

@@ -61,6 +61,19 @@ Status check_limits(const OpenOptions& options, const ImageView& view) {
   return status;
 }
 
+Status load_code(const OpenOptions& options, DvtImage& image) {
+  if (image.view.code.empty() || options.code == CodeUse::kIgnore) return {};
+  if (options.code == CodeUse::kRefuse) {
+    Status status = failed(DVT_UNSUPPORTED, "the image brings machine code, which is refused here");
+    status.detail().hint = "compile the model with --isa none, or allow code";
+    return status;
+  }
+  auto code = CodeSegment::load(image.view.code);
+  if (!code.ok()) return std::move(code.status());
+  image.code = std::move(*code);
+  return {};
+}
+
 // Bytes of the arrays of stages 4 to 7, about; what exceeds it comes from the heap.
 uint64_t scratch_bytes(const ImageView& view) {
   uint64_t nodes = 0;
@@ -95,10 +108,14 @@ Status verify_image(std::span<const std::byte> bytes, const OpenOptions& options
   if (Status s = check_container(bytes, options.skip_digests, view, segments); !s.ok()) return s;
   view.constants = segments.constants.data();
   view.constant_bytes = segments.constants.size();
+  view.code = segments.code;
   if (Status s = read_metadata(aligned_metadata(segments.metadata, image), view); !s.ok()) return s;
   if (Status s = check_limits(options, view); !s.ok()) return s;
   if (options.resolve_kernels) {
-    if (Status s = resolve_kernels(options.kernel_tables, view); !s.ok()) return s;
+    if (Status s = load_code(options, image); !s.ok()) return s;
+    if (Status s = resolve_kernels(options.kernel_tables, image.code.kernels(), view); !s.ok()) {
+      return s;
+    }
   }
   if (Status s = check_structure(view); !s.ok()) return s;
   return options.resolve_kernels ? check_kernels(view) : Status();

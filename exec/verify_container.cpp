@@ -145,6 +145,7 @@ Status assign_segment(std::span<const std::byte> content, const DvtSegment& segm
   }
   kinds_seen |= bit;
   if (segment.kind == DVT_SEGMENT_METADATA) segments.metadata = content;
+  if (segment.kind == DVT_SEGMENT_CODE) segments.code = content;
   if (segment.kind == DVT_SEGMENT_CONSTANTS) segments.constants = content;
   return {};
 }
@@ -171,7 +172,8 @@ Status check_container(std::span<const std::byte> bytes, bool skip_digests, Imag
     const DvtSegment& segment = container.segments[i];
     if (Status s = check_segment(bytes, segment, i, end); !s.ok()) return s;
     const auto content = bytes.subspan(segment.offset, segment.size);
-    if (!skip_digests && !digest_equals(content, segment.digest)) {
+    const bool check_digest = !skip_digests || segment.kind == DVT_SEGMENT_CODE;
+    if (check_digest && !digest_equals(content, segment.digest)) {
       return broken("segments[%u].digest: the content of the segment is damaged", i);
     }
     if (Status s = assign_segment(content, segment, i, kinds_seen, segments); !s.ok()) return s;

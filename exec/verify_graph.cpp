@@ -291,9 +291,11 @@ Status check_indegree(const ImageView& view, uint32_t index, std::pmr::vector<ui
 
 }  // namespace
 
-Status resolve_kernels(std::span<const DvtKernelTable> tables, ImageView& view) {
+Status resolve_kernels(std::span<const DvtKernelTable> tables, DvtKernelTable code,
+                       ImageView& view) {
   KernelIndex index;
   for (const DvtKernelTable& table : tables) add_table(table, index);
+  add_table(code, index);
   add_table(dvt_cpu_kernels(), index);
   add_table(dvt_device_kernels(), index);
   add_table(dvt_dynamic_kernels(), index);

@@ -20,6 +20,7 @@ namespace davit::exec::verify {
 // Segments of the container, in place. Absent ones are empty.
 struct Segments {
   std::span<const std::byte> metadata;
+  std::span<const std::byte> code;
   std::span<const std::byte> constants;
 };
 
@@ -44,7 +45,9 @@ Status check_container(std::span<const std::byte> bytes, bool skip_digests, Imag
 Status read_metadata(std::span<const std::byte> metadata, ImageView& view);
 
 // 3. Resolves view.kernel_refs into view.kernels.
-Status resolve_kernels(std::span<const DvtKernelTable> tables, ImageView& view);
+// In `tables`, then `code`, then Davit's own.
+Status resolve_kernels(std::span<const DvtKernelTable> tables, DvtKernelTable code,
+                       ImageView& view);
 
 // 4. Ids, lanes, operand counts, attributes, edges, rows of every graph.
 Status check_graphs(const ImageView& view, Scratch& scratch);

@@ -104,6 +104,7 @@ std::string canonical_options(const CompileOptions& options) {
     text += " plugin=" + std::string(plugin->name) + ":" +
             (plugin->version == nullptr ? "" : plugin->version);
   }
+  for (const std::string& isa : options.codegen.isas) text += " isa=" + isa;
   for (const std::string& pass : options.disabled_passes) text += " disable-pass=" + pass;
   for (const std::string& pass : options.enabled_passes) text += " enable-pass=" + pass;
   for (const std::string& pass : options.only_passes) text += " only-pass=" + pass;
@@ -207,6 +208,27 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   return passes::check_inference(module);
 }
 
+// Kernels for the products of a cpu image. The result outlives the lowering, which names them.
+Result<std::unique_ptr<codegen::Generated>> generate_code(ir::Module& module,
+                                                          const CompileOptions& options,
+                                                          ops::PluginOperators& operators,
+                                                          Stages& stages, CompileReport& report) {
+  if (options.codegen.isas.empty() || options.target != DVT_TARGET_CPU) {
+    return std::unique_ptr<codegen::Generated>();
+  }
+  stages.start("generate code");
+  auto generated = codegen::generate(module, options.codegen);
+  if (!generated.ok()) return generated;
+  operators.add_kernels((*generated)->kernels());
+  report.generated_nodes = (*generated)->nodes;
+  report.generated_kernels = uint32_t((*generated)->kernel_count());
+  report.generation_refusals = (*generated)->refusals;
+  report.code_files = (*generated)->files;
+  report.cached_code_files = (*generated)->cached_files;
+  report.code_bytes = (*generated)->code.size();
+  return generated;
+}
+
 lowering::ScheduleRequest schedule_request(const CompileOptions& options) {
   return {.workers = options.workers,
           .gain = options.schedule_gain,
@@ -236,6 +258,8 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   if (!plugin_operators.ok()) return std::move(plugin_operators.status());
   module.plugin_operators = plugin_operators->get();
   if (Status status = prepare_module(module, options, stages, report); !status.ok()) return status;
+  auto generated = generate_code(module, options, **plugin_operators, stages, report);
+  if (!generated.ok()) return std::move(generated.status());
 
   stages.start("lower");
   report.is_dynamic = lowering::needs_dynamic_lowering(module);
@@ -247,6 +271,7 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
                                : lowering::lower_cpu_dynamic(module));
   if (!lowered.ok()) return std::move(lowered.status());
   image::ImageModel& model = lowered->model;
+  if (*generated != nullptr) model.code = (*generated)->code;
   model.provenance = provenance_of(module, options);
   report.aliased_nodes = lowered->aliased_nodes;
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "codegen/generate.hpp"
 #include "davit/plugin.h"
 #include "ir/module.hpp"
 #include "ir/passes/passes.hpp"
@@ -44,6 +45,9 @@ struct CompileOptions {
   // Plug-ins (davit/plugin.h), loaded or linked in: their operators and rewrites. Executors need
   // their kernels: DvtImageOptions.kernel_tables.
   std::vector<const DvtPlugin*> plugins;
+  // Kernels are generated for these instruction sets (codegen/tiles.hpp), and go into the image. Of
+  // cpu images. Empty: the image is for the reference kernels.
+  codegen::Options codegen;
   // Bounds the search for a smaller arena; nominal, see lowering/memory_plan/planner.hpp. 0: none.
   uint64_t plan_budget_ms = 1000;
   // Nanoseconds of each node of Main, in the order of the image for one worker (davit tune). Empty:
@@ -65,6 +69,11 @@ struct CompileReport {
   // What the passes did, and what they recognised but left alone.
   std::vector<std::pair<std::string, uint32_t>> pass_changes;
   std::vector<passes::Refusal> refusals;
+  // Of generated code: nodes and kernels, what was recognised but left alone, and files that were
+  // compiled or found in the cache.
+  uint32_t generated_nodes = 0, generated_kernels = 0;
+  std::vector<std::pair<std::string, std::string>> generation_refusals;
+  uint64_t code_files = 0, cached_code_files = 0, code_bytes = 0;
   std::vector<std::string> external_files;  // Paths of weights beside the model file.
   uint32_t source_nodes = 0, folded_nodes = 0, dead_nodes = 0, aliased_nodes = 0, image_nodes = 0;
   bool is_dynamic = false;  // Some shape is set at run time, or there is control flow.

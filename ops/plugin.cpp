@@ -147,7 +147,7 @@ OperatorDefinition definition_of(const DvtPluginOperator& op) {
 
 }  // namespace
 
-Result<std::shared_ptr<const PluginOperators>> PluginOperators::create(
+Result<std::shared_ptr<PluginOperators>> PluginOperators::create(
     std::span<const DvtPlugin* const> plugins) {
   auto result = std::make_shared<PluginOperators>();
   for (const DvtPlugin* plugin : plugins) {
@@ -167,7 +167,7 @@ Result<std::shared_ptr<const PluginOperators>> PluginOperators::create(
       result->entries_.push_back({definition_of(op), &op});
     }
   }
-  return std::shared_ptr<const PluginOperators>(std::move(result));
+  return result;
 }
 
 const PluginOperators::Entry* PluginOperators::entry(std::string_view domain, std::string_view name,

@@ -21,8 +21,10 @@ class PluginOperators {
  public:
   // Two definitions of one operator for one version are an error that names both plug-ins'
   // operator.
-  static Result<std::shared_ptr<const PluginOperators>> create(
-      std::span<const DvtPlugin* const> plugins);
+  static Result<std::shared_ptr<PluginOperators>> create(std::span<const DvtPlugin* const> plugins);
+
+  // Kernels that were generated for a module, which its operators name (ops/defs/generated.cpp).
+  void add_kernels(const DvtKernelTable& table) { tables_.push_back(table); }
 
   // nullptr: no plug-in has it.
   [[nodiscard]] const OperatorDefinition* find(std::string_view domain, std::string_view name,

@@ -49,6 +49,7 @@ std::vector<OperatorDefinition> join_families() {
       reduction_operators(),
       regions_operators(),
       fused_operators(),
+      generated_operators(),
       resize_operators(),
       sampling_operators(),
       selection_operators(),

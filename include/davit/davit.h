@@ -55,7 +55,9 @@ typedef struct DvtImageOptions {
   uint32_t struct_size;  /* sizeof(DvtImageOptions); lets the struct grow. */
   uint32_t skip_digests; /* 1: do not check the XXH3 digests (structure is always checked). */
   uint32_t prefault; /* 1: touch all pages at open, so that the first run is as fast as others. */
-  uint32_t reserved;
+  /* 1: DVT_UNSUPPORTED for an image that brings machine code (docs/code_generation.md): who opens
+   * one trusts it as a program. */
+  uint32_t refuse_code;
   /* Kernels of the caller, searched before Davit's own. The array and the kernels must outlive the
    * image. */
   const DvtKernelTable* kernel_tables;

@@ -100,6 +100,7 @@ struct ImageModel {
   uint64_t lower_bound_bytes = 0;
   uint32_t stream_count = 0, event_count = 0;
   std::vector<uint8_t> stream_priority;
+  std::vector<std::byte> code;       // The code segment (exec/generated_code.h), or nothing.
   std::vector<std::byte> constants;  // The constants segment; Value::offset points into it.
   Provenance provenance;
 };

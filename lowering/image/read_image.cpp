@@ -100,6 +100,7 @@ Result<ImageModel> read_image_model(std::span<const std::byte> bytes) {
                    .lower_bound_bytes = view.lower_bound_bytes,
                    .stream_count = view.stream_count,
                    .event_count = view.event_count,
+                   .code = {view.code.begin(), view.code.end()},
                    .constants = {view.constants, view.constants + view.constant_bytes},
                    .provenance = {.producer = view.provenance.producer,
                                   .source_digest = view.provenance.source_digest,

@@ -106,6 +106,10 @@ void Dumper::dump_heading() {
 }
 
 void Dumper::dump_plans() {
+  if (!model_.code.empty()) {
+    out_ += "# The image has " + std::to_string(model_.code.size()) +
+            " bytes of machine code, which have no text form.\n";
+  }
   out_ += "arena " + std::to_string(model_.arena_bytes) + " align " +
           std::to_string(model_.arena_alignment);
   if (model_.lower_bound_bytes != 0) {

@@ -344,38 +344,52 @@ constexpr size_t round_up(size_t value, size_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-std::vector<std::byte> join_segments(DvtTarget target, std::span<const std::byte> metadata,
-                                     std::span<const std::byte> constants) {
-  DvtSegment segments[2] = {};
+struct Content {
+  DvtSegmentKind kind;
+  std::span<const std::byte> bytes;
+};
+
+// Empty segments but the first are left out.
+std::vector<std::byte> join_segments(DvtTarget target, std::span<const Content> contents) {
+  std::vector<DvtSegment> segments;
+  std::vector<std::span<const std::byte>> bytes_of;
+  for (const Content& content : contents) {
+    if (content.bytes.empty() && !segments.empty()) continue;
+    segments.push_back({.kind = uint32_t(content.kind), .size = content.bytes.size()});
+    set_digest(content.bytes, segments.back().digest);
+    bytes_of.push_back(content.bytes);
+  }
   DvtImageHeader header{.magic = DVT_IMAGE_MAGIC,
                         .version_major = DVT_IMAGE_VERSION_MAJOR,
                         .version_minor = DVT_IMAGE_VERSION_MINOR,
                         .target = target,
                         .runtime_version_min = 0 << 16 | 1,  // 0.1 reads format 1.3.
-                        .segment_count = constants.empty() ? 1U : 2U};
-  const size_t table_bytes = header.segment_count * sizeof(DvtSegment);
-  segments[0].kind = DVT_SEGMENT_METADATA;
-  segments[0].offset = round_up(sizeof header + table_bytes, 64);
-  segments[0].size = metadata.size();
-  set_digest(metadata, segments[0].digest);
-  header.file_size = segments[0].offset + segments[0].size;
-  if (!constants.empty()) {
-    segments[1].kind = DVT_SEGMENT_CONSTANTS;
-    segments[1].offset = round_up(header.file_size, DVT_IMAGE_PAGE);
-    segments[1].size = constants.size();
-    set_digest(constants, segments[1].digest);
-    header.file_size = segments[1].offset + segments[1].size;
+                        .segment_count = uint32_t(segments.size())};
+  const size_t table_bytes = segments.size() * sizeof(DvtSegment);
+  uint64_t end = sizeof header + table_bytes;
+  for (DvtSegment& segment : segments) {
+    segment.offset = round_up(end, segment.kind == DVT_SEGMENT_METADATA ? 64 : DVT_IMAGE_PAGE);
+    end = segment.offset + segment.size;
   }
+  header.file_size = end;
   std::vector<std::byte> bytes(header.file_size);
   std::memcpy(bytes.data(), &header, sizeof header);
-  std::memcpy(bytes.data() + sizeof header, segments, table_bytes);
+  std::memcpy(bytes.data() + sizeof header, segments.data(), table_bytes);
   set_digest(std::span(bytes).first(sizeof header + table_bytes), header.digest);
   std::memcpy(bytes.data(), &header, sizeof header);
-  std::memcpy(bytes.data() + segments[0].offset, metadata.data(), metadata.size());
-  if (!constants.empty()) {
-    std::memcpy(bytes.data() + segments[1].offset, constants.data(), constants.size());
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (bytes_of[i].empty()) continue;
+    std::memcpy(bytes.data() + segments[i].offset, bytes_of[i].data(), bytes_of[i].size());
   }
   return bytes;
+}
+
+// The compiler knows its kernels without loading them, which this processor might refuse.
+bool has_generated(std::span<const DvtKernelTable> tables) {
+  return std::any_of(tables.begin(), tables.end(), [](const DvtKernelTable& table) {
+    return table.count > 0 &&
+           std::string_view(table.kernels[0].name).starts_with(DVT_GENERATED_PREFIX);
+  });
 }
 
 }  // namespace
@@ -384,9 +398,15 @@ Result<std::vector<std::byte>> write_image(const ImageModel& model,
                                            std::span<const DvtKernelTable> tables) {
   Result<std::vector<std::byte>> metadata = Writer(model).metadata();
   if (!metadata.ok()) return metadata;
-  std::vector<std::byte> bytes = join_segments(model.target, *metadata, model.constants);
+  const Content contents[] = {{DVT_SEGMENT_METADATA, *metadata},
+                              {DVT_SEGMENT_CODE, model.code},
+                              {DVT_SEGMENT_CONSTANTS, model.constants}};
+  std::vector<std::byte> bytes = join_segments(model.target, contents);
   // The digests are our own work of a moment ago.
-  const exec::OpenOptions options{.skip_digests = true, .kernel_tables = tables};
+  const exec::OpenOptions options{
+      .skip_digests = true,
+      .code = has_generated(tables) ? exec::CodeUse::kIgnore : exec::CodeUse::kLoad,
+      .kernel_tables = tables};
   if (auto image = exec::open_image_memory(bytes, options); !image.ok()) {
     return std::move(image.status());
   }

@@ -23,6 +23,7 @@ std::span<const OperatorDefinition> einsum_operators();
 std::span<const OperatorDefinition> elementwise_operators();
 std::span<const OperatorDefinition> gather_operators();
 std::span<const OperatorDefinition> fused_operators();
+std::span<const OperatorDefinition> generated_operators();
 std::span<const OperatorDefinition> generate_operators();
 std::span<const OperatorDefinition> keep_operators();
 std::span<const OperatorDefinition> lp_pooling_operators();

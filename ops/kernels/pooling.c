@@ -79,11 +79,74 @@ static int64_t index_of(const DvtWindow* window, int64_t x0, int64_t at, bool co
   return x0 + (w * window->in[1] + h) * window->in[0] + d;
 }
 
+/* Outputs along the last dim [begin, end) whose windows have tap `tap` inside the input. */
+static void outputs_of_tap(const DvtWindow* window, int64_t tap, int64_t* begin, int64_t* end) {
+  const int64_t stride = window->stride[2];
+  const int64_t shift = tap * window->dilation[2] - window->pad[2]; /* Input of output 0. */
+  const int64_t last = window->in[2] > shift ? (window->in[2] - shift + stride - 1) / stride : 0;
+  const int64_t first = shift < 0 ? (-shift + stride - 1) / stride : 0;
+  *end = last < window->out[2] ? last : window->out[2];
+  *begin = first < *end ? first : *end;
+}
+
+/* y[i] = the larger of y[i] and x[i * stride]; of NaN and a number, NaN; of equals, y[i]. */
+DVT_INLINE void max_row(const float* x, int64_t stride, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = x[i * stride];
+    const float kept = y[i];
+    /* Without branches: loops over this become vectors. */
+    const float larger = value > kept ? value : kept;
+    const float either = value != value ? value : larger;
+    y[i] = kept != kept ? kept : either;
+  }
+}
+
+/* All windows of a row of Y at once, tap by tap: the same maxima as max_of() finds. */
+static void max_pool_rows(const DvtWindow* window, const float* x, float* y) {
+  const int64_t width = window->out[2];
+  for (int64_t d = 0; d < window->out[0]; ++d) {
+    const DvtTaps deep = dvt_window_taps(window, 0, d);
+    for (int64_t h = 0; h < window->out[1]; ++h, y += width) {
+      const DvtTaps high = dvt_window_taps(window, 1, h);
+      for (int64_t w = 0; w < width; ++w) y[w] = -INFINITY;
+      for (int64_t kd = deep.begin; kd < deep.end; ++kd) {
+        for (int64_t kh = high.begin; kh < high.end; ++kh) {
+          const float* row = x + ((deep.start + kd * window->dilation[0]) * window->in[1] +
+                                  high.start + kh * window->dilation[1]) *
+                                     window->in[2];
+          for (int64_t kw = 0; kw < window->kernel[2]; ++kw) {
+            int64_t begin = 0;
+            int64_t end = 0;
+            outputs_of_tap(window, kw, &begin, &end);
+            const int64_t stride = window->stride[2];
+            const float* from = row + begin * stride + kw * window->dilation[2] - window->pad[2];
+            if (stride == 1) {
+              max_row(from, 1, y + begin, end - begin);
+            } else if (stride == 2) {
+              max_row(from, 2, y + begin, end - begin);
+            } else {
+              max_row(from, stride, y + begin, end - begin);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 DVT_INLINE DvtCode run_max_pool(const DvtContext* ctx, DvtDType dtype) {
   if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
   DvtWindow window;
   const DvtCode code = describe(ctx, &window, NULL, 0);
   if (code != DVT_OK) return code;
+  if (dtype == DVT_F32 && !dvt_has_output(ctx, 1)) {
+    const DvtTensor* x = dvt_input_tensor(ctx, 0);
+    for (int64_t plane = 0; plane < x->dims[0] * x->dims[1]; ++plane) {
+      max_pool_rows(&window, (const float*)dvt_input_data(ctx, 0) + plane * dvt_volume(window.in),
+                    (float*)dvt_output_data(ctx, 0) + plane * dvt_volume(window.out));
+    }
+    return DVT_OK;
+  }
   const DvtPoolAttributes* attributes = ctx->attributes;
   const DvtTensor* tensor = dvt_input_tensor(ctx, 0);
   const void* x = dvt_input_data(ctx, 0);

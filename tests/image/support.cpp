@@ -462,6 +462,7 @@ void open_and_run(std::span<const std::byte> bytes) {
   DvtImageOptions options;
   dvt_image_options_init(&options);
   options.skip_digests = 1;
+  options.refuse_code = 1;  // Bytes are anybody's.
   options.kernel_tables = kernel_tables.data();
   options.kernel_table_count = kernel_tables.size();
   options.arena_bytes_max = 1U << 20U;

@@ -1,0 +1,56 @@
+// emit.hpp: products as C.
+//
+// Threads  Pure functions.
+// Trust    Specifications come from recognise().
+// Memory   Text and packed weights are returned by value.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/products.hpp"
+#include "codegen/tiles.hpp"
+
+namespace davit::codegen {
+
+// What the graph has to know of a kernel.
+struct Layout {
+  int64_t tile_rows = 0;         // Of a convolution: how its weights are packed.
+  int64_t workspace_floats = 0;  // Output 1; 0: the kernel has none.
+  std::vector<int64_t> weight_dims;
+};
+
+Layout layout_of(const Product& product, std::span<const Isa> isas);
+
+// The weights in the order in which the kernel reads them, zeros where tiles hang over.
+std::vector<float> pack_weights(const Product& product, const Layout& layout,
+                                std::span<const float> weights);
+
+// A function `<symbol>_run(void* context)`, and what it calls. Equal products give equal text.
+std::string emit_product(const Product& product, const Layout& layout, const Isa& isa,
+                         const std::string& symbol);
+
+// ---- Inside codegen ----------------------------------------------------------------------------
+
+// `<symbol>_finish(...)`: takes `count` sums of one row through the steps and stores them.
+std::string emit_steps(std::span<const Step> steps, const std::string& symbol);
+// Declarations of `accumulators` rows x vectors called a<row>_<vector>, all zero, and their stores
+// to `tile`.
+std::string emit_accumulators(const Tile& tile);
+std::string emit_store_tile(const Tile& tile);
+// The multiply-adds of one step: vectors at `columns[v]`, the broadcast of row r is `rows[r]`.
+std::string emit_multiply_adds(std::span<const std::string> rows,
+                               std::span<const std::string> columns);
+
+Layout layout_of_convolution(const Convolution& conv, std::span<const Isa> isas);
+std::string emit_convolution(const Convolution& conv, const Layout& layout, const Isa& isa,
+                             const std::string& symbol);
+std::vector<float> pack_convolution(const Convolution& conv, const Layout& layout,
+                                    std::span<const float> weights);
+std::string emit_matrix(const Matrix& matrix, const Isa& isa, const std::string& symbol);
+std::vector<float> pack_matrix(const Product& product, const Matrix& matrix,
+                               std::span<const float> weights);
+
+}  // namespace davit::codegen

@@ -1,0 +1,179 @@
+#include "codegen/generate.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "codegen/products.hpp"
+#include "ir/passes/rewrite.hpp"
+#include "ops/definition.hpp"
+#include "ops/defs/fused.hpp"
+
+namespace davit::codegen {
+namespace {
+
+DvtTensor tensor_of(DvtDType dtype, std::span<const int64_t> dims) {
+  DvtTensor tensor{};
+  tensor.dtype = dtype;
+  tensor.rank = uint8_t(dims.size());
+  std::copy(dims.begin(), dims.end(), tensor.dims);
+  return tensor;
+}
+
+DvtTensor tensor_of(const ir::Module& module, ir::ValueId value) {
+  return tensor_of(module.dtype(value), *passes::static_shape(module, value));
+}
+
+// Cost of the product, for schedules: batch, m, n, k of DvtTaskCost.
+std::vector<int64_t> cost_of(const Product& product) {
+  if (const auto* conv = std::get_if<Convolution>(&product.what)) {
+    return {conv->batch * conv->groups, dvt_volume(conv->window.out), conv->out_channels,
+            conv->in_channels * dvt_volume(conv->window.kernel)};
+  }
+  const auto& matrix = std::get<Matrix>(product.what);
+  return {1, matrix.rows, matrix.columns, matrix.inner};
+}
+
+class Generator {
+ public:
+  Generator(ir::Module& module, std::span<const Isa> isas) : rewriter_(module), isas_(isas) {}
+
+  Status run(std::vector<std::pair<std::string, std::string>>& refusals) {
+    for (const ir::NodeId node : passes::live_nodes(module())) {
+      if (module().node_graph(node) != ir::kMainGraph || rewriter_.has_control_edges(node))
+        continue;
+      auto recognised = recognise(module(), node);
+      if (!recognised.ok()) return std::move(recognised.status());
+      if (!recognised->reason.empty()) {
+        refusals.emplace_back(module().node_path(node), recognised->reason);
+      }
+      if (recognised->product) replace(node, std::move(*recognised->product));
+    }
+    return rewriter_.finish();
+  }
+
+  [[nodiscard]] uint32_t nodes() const { return nodes_; }
+  // Each once, by name: the order of the graph leaves no trace in the code.
+  [[nodiscard]] std::vector<Kernel> kernels() && {
+    std::vector<Kernel> kernels;
+    for (auto& [name, kernel] : kernels_) kernels.push_back(std::move(kernel));
+    return kernels;
+  }
+
+ private:
+  ir::Module& module() { return rewriter_.module(); }
+
+  // Weights that several nodes share are packed once for each layout.
+  ir::ValueId packed_weights(const Kernel& kernel) {
+    const Product& product = kernel.product;
+    const auto [at, is_new] = packed_.try_emplace(
+        std::tuple(product.weights, kernel.layout.weight_dims, product.scale), ir::kNoValue);
+    if (!is_new) return at->second;
+    const std::vector<float> packed =
+        pack_weights(product, kernel.layout, module().constant(product.weights)->as<float>());
+    std::vector<std::byte> bytes(packed.size() * sizeof(float));
+    std::memcpy(bytes.data(), packed.data(), bytes.size());
+    at->second = rewriter_.add_constant(
+        ir::kMainGraph, std::string(module().value_name(product.weights)) + ".packed",
+        ir::make_tensor(DVT_F32, kernel.layout.weight_dims, std::move(bytes)));
+    return at->second;
+  }
+
+  void replace(ir::NodeId node, Product product) {
+    Kernel kernel;
+    kernel.layout = layout_of(product, isas_);
+    kernel.product = std::move(product);
+    const ir::ValueId y = module().outputs(node)[0];
+    std::vector<ir::ValueId> inputs = {kernel.product.input, packed_weights(kernel)};
+    inputs.insert(inputs.end(), kernel.product.operands.begin(), kernel.product.operands.end());
+    for (const ir::ValueId input : inputs) kernel.operands.push_back(tensor_of(module(), input));
+    kernel.inputs = uint32_t(inputs.size());
+    kernel.operands.push_back(tensor_of(module(), y));
+    kernel.outputs = 1;
+    const int64_t workspace = kernel.layout.workspace_floats * int64_t(sizeof(float));
+    if (workspace > 0) {
+      kernel.operands.push_back(tensor_of(DVT_U8, std::span(&workspace, 1)));
+      kernel.outputs = 2;
+    }
+    name_kernel(kernel, isas_);
+    const bool is_conv = std::holds_alternative<Convolution>(kernel.product.what);
+    ir::Module::NodeInit init{.domain = std::string(ops::kFusedDomain),
+                              .op = is_conv ? "GeneratedConv" : "GeneratedMatMul",
+                              .name = std::string(module().node_name(node)),
+                              .inputs = std::move(inputs),
+                              .outputs = {},
+                              .attributes = {{"kernel", kernel.name},
+                                             {"workspace_bytes", workspace},
+                                             {"shape", *passes::static_shape(module(), y)},
+                                             {"cost", cost_of(kernel.product)}},
+                              .opset = ops::kFusedOpset};
+    const ir::ValueId result = rewriter_.add_value_like(y);
+    init.outputs = {result};
+    rewriter_.add_node(ir::kMainGraph, std::move(init));
+    rewriter_.replace_or_copy(y, result);
+    rewriter_.strike_unneeded(node);
+    kernels_.try_emplace(kernel.name, std::move(kernel));
+    ++nodes_;
+  }
+
+  passes::Rewriter rewriter_;
+  std::span<const Isa> isas_;
+  std::map<std::tuple<ir::ValueId, std::vector<int64_t>, double>, ir::ValueId> packed_;
+  std::map<std::string, Kernel> kernels_;
+  uint32_t nodes_ = 0;
+};
+
+// The compiler's process need not be able to run what it makes.
+DvtCode run_nothing(void* /*context*/) {
+  return DVT_UNSUPPORTED;
+}
+DvtCode accept(const DvtContext* /*context*/, char* /*reason*/, size_t /*size*/) {
+  return DVT_OK;
+}
+
+DvtCode infer_nothing(const DvtContext* /*context*/, DvtTensor* /*outputs*/, char* /*reason*/,
+                      size_t /*size*/) {
+  return DVT_UNSUPPORTED;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Generated>> generate(ir::Module& module, const Options& options) {
+  std::vector<Isa> isas;
+  for (const std::string& name : options.isas) {
+    auto isa = isa_named(name);
+    if (!isa.ok()) return std::move(isa.status());
+    isas.push_back(*isa);
+  }
+  // The loader takes the first that the processor can run.
+  std::sort(isas.begin(), isas.end(), [](const Isa& a, const Isa& b) { return a.lanes > b.lanes; });
+  auto generated = std::make_unique<Generated>();
+  Generator generator(module, isas);
+  if (Status status = generator.run(generated->refusals); !status.ok()) return status;
+  generated->nodes = generator.nodes();
+  const std::vector<Kernel> kernels = std::move(generator).kernels();
+  if (kernels.empty()) return generated;
+  const std::vector<SourceFile> files = make_sources(kernels, isas);
+  auto built = build(files, options.toolchain);
+  if (!built.ok()) return std::move(built.status());
+  generated->code = std::move(built->bytes);
+  generated->files = built->files;
+  generated->cached_files = built->cached_files;
+  generated->names_.reserve(kernels.size());
+  for (const Kernel& kernel : kernels) {
+    generated->names_.push_back(kernel.name);
+    DvtKernel record{};
+    record.name = generated->names_.back().c_str();
+    record.abi_version = DVT_KERNEL_ABI_VERSION;
+    record.flags = DVT_KERNEL_PURE;
+    record.input_min = record.input_max = uint16_t(kernel.inputs);
+    record.output_min = record.output_max = uint16_t(kernel.outputs);
+    record.run = run_nothing;
+    record.check = accept;
+    record.infer = infer_nothing;
+    generated->records_.push_back(record);
+  }
+  return generated;
+}
+
+}  // namespace davit::codegen

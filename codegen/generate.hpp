@@ -1,0 +1,50 @@
+// generate.hpp: nodes of a graph for which kernels are generated, and the code of these.
+//
+// Threads  One thread a module.
+// Trust    The module has passed inference. The code is what the system's compiler makes of our
+//          text; nothing of the model gets into that text but numbers.
+// Memory   The result owns the kernels' records; the graph's operators refer to them by name.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "codegen/toolchain.hpp"
+#include "davit/kernel.h"
+#include "ir/module.hpp"
+
+namespace davit::codegen {
+
+struct Options {
+  std::vector<std::string> isas;  // As isa_named(), one at least.
+  ToolchainOptions toolchain;
+};
+
+class Generated {
+ public:
+  std::vector<std::byte> code;
+  uint32_t nodes = 0;
+  // Path of the node, and why no kernel is generated for it.
+  std::vector<std::pair<std::string, std::string>> refusals;
+  size_t files = 0, cached_files = 0;
+
+  // The kernels as the compiler knows them: their records, but nothing that could run.
+  [[nodiscard]] DvtKernelTable kernels() const { return {records_.data(), records_.size()}; }
+  [[nodiscard]] size_t kernel_count() const { return records_.size(); }
+
+ private:
+  friend Result<std::unique_ptr<Generated>> generate(ir::Module&, const Options&);
+  std::vector<std::string> names_;
+  std::vector<DvtKernel> records_;
+};
+
+// Replaces products of the main graph (Conv, MatMul, Gemm and their fused forms, f32, constant
+// weights, static shapes) by operators davit::GeneratedConv and davit::GeneratedMatMul, whose
+// weights are packed. Null when there is none.
+Result<std::unique_ptr<Generated>> generate(ir::Module& module, const Options& options);
+
+}  // namespace davit::codegen

@@ -1,0 +1,234 @@
+/* prelude.h: what all generated kernels share. This text stands at the top of every generated file,
+ * behind those of davit/types.h and davit/kernel.h; LANES is the number of f32 in a vector.
+ *
+ * Threads  Pure functions of their arguments.
+ * Memory   Nothing is allocated; workspaces are outputs of the node.
+ */
+#include <math.h>
+#include <string.h>
+
+typedef float Vector __attribute__((vector_size(LANES * 4)));
+/* The same at any address of a float. */
+typedef float VectorAt __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+static inline Vector load(const float* from) {
+  return *(const VectorAt*)from;
+}
+static inline void store(float* to, Vector value) {
+  *(VectorAt*)to = value;
+}
+
+static inline const float* input_at(const DvtContext* ctx, uint32_t index) {
+  return (const float*)dvt_input(ctx, index)->data;
+}
+static inline float* output_at(const DvtContext* ctx, uint32_t index) {
+  return (float*)dvt_output(ctx, index)->data;
+}
+
+/* ---- Checks -------------------------------------------------------------------------------- */
+
+typedef struct Operand {
+  uint8_t dtype, rank;
+  int64_t dims[DVT_MAX_RANK];
+} Operand;
+
+static inline void refuse(char* reason, size_t size, const char* text) {
+  if (reason == NULL || size == 0) return;
+  const size_t length = strlen(text) < size ? strlen(text) : size - 1;
+  memcpy(reason, text, length);
+  reason[length] = '\0';
+}
+
+/* A kernel is made for one shape of each operand. */
+static inline int is_operand(const DvtTensor* tensor, const Operand* operand) {
+  return tensor != NULL && tensor->dtype == operand->dtype && tensor->rank == operand->rank &&
+         memcmp(tensor->dims, operand->dims, sizeof operand->dims) == 0;
+}
+
+static inline DvtCode check_operands(const DvtContext* ctx, const Operand* operands,
+                                     uint32_t inputs, uint32_t outputs, char* reason, size_t size) {
+  if (ctx->input_count != inputs || ctx->output_count != outputs) {
+    refuse(reason, size, "a generated kernel with another number of operands");
+    return DVT_INVALID_IMAGE;
+  }
+  for (uint32_t i = 0; i < inputs + outputs; ++i) {
+    const DvtCell* cell = ctx->cells[i];
+    if (is_operand(cell == NULL ? NULL : cell->tensor, &operands[i])) continue;
+    refuse(reason, size, "a generated kernel with an operand of another shape or type");
+    return DVT_INVALID_IMAGE;
+  }
+  return DVT_OK;
+}
+
+/* In a graph with dynamic shapes: this kernel's are not. */
+static inline DvtCode infer_operands(const DvtContext* ctx, const Operand* operands,
+                                     uint32_t inputs, uint32_t outputs, DvtTensor* tensors,
+                                     char* reason, size_t size) {
+  for (uint32_t i = 0; i < inputs; ++i) {
+    const DvtCell* cell = i < ctx->input_count ? dvt_input(ctx, i) : NULL;
+    if (is_operand(cell == NULL ? NULL : cell->tensor, &operands[i])) continue;
+    refuse(reason, size, "a generated kernel with an operand of another shape or type");
+    return DVT_INVALID_ARGUMENT;
+  }
+  for (uint32_t i = 0; i < outputs && i < ctx->output_count; ++i) {
+    const DvtCode code =
+        dvt_set_shape(&tensors[i], operands[inputs + i].rank, operands[inputs + i].dims);
+    if (code != DVT_OK) return code;
+  }
+  return DVT_OK;
+}
+
+/* ---- Functions of steps --------------------------------------------------------------------
+ * Without branches, so that loops over them become vectors. NaN stays NaN. */
+
+static inline float step_min(float a, float b) {
+  return a != a ? a : b != b ? b : a < b ? a : b;
+}
+static inline float step_max(float a, float b) {
+  return a != a ? a : b != b ? b : a > b ? a : b;
+}
+static inline float step_clip(float y, float low, float high) {
+  y = y < low ? low : y;
+  return y > high ? high : y;
+}
+
+/* Cephes expf: 2^n * p(r), |r| <= ln 2 / 2; relative error below 2^-22. What would be denormal is
+ * 0. */
+static inline float step_exp(float x) {
+  float y = x < -87.3365447f ? -87.3365447f : x;
+  y = y > 88.7228394f ? 88.7228394f : y;
+  float n = __builtin_rintf(y * 1.44269504088896341f);
+  n = n > 127.0f ? 127.0f : n;
+  float r = y - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const int32_t exponent = ((int32_t)n + 127) << 23;
+  float power;
+  memcpy(&power, &exponent, sizeof power);
+  float result = p * power;
+  result = x > 88.7228394f ? __builtin_inff() : result;
+  result = x < -87.3365447f ? 0.0f : result;
+  return x != x ? x : result;
+}
+
+static inline float step_sigmoid(float x) {
+  return 1.0f / (1.0f + step_exp(-x));
+}
+
+/* Rational of degree 13 over 6 on [-7.9, 7.9], as in Eigen (generic_fast_tanh_float). */
+static inline float step_tanh(float x) {
+  float y = x > 7.90531110763549805f ? 7.90531110763549805f : x;
+  y = y < -7.90531110763549805f ? -7.90531110763549805f : y;
+  const float s = y * y;
+  float p = -2.76076847742355e-16f;
+  p = p * s + 2.00018790482477e-13f;
+  p = p * s + -8.60467152213735e-11f;
+  p = p * s + 5.12229709037114e-08f;
+  p = p * s + 1.48572235717979e-05f;
+  p = p * s + 6.37261928875436e-04f;
+  p = p * s + 4.89352455891786e-03f;
+  float q = 1.19825839466702e-06f;
+  q = q * s + 1.18534705686654e-04f;
+  q = q * s + 2.26843463243900e-03f;
+  q = q * s + 4.89352518554385e-03f;
+  const float result = y * p / q;
+  return x != x ? x : result;
+}
+
+/* Rational of degree 13 over 8 on [-4, 4], as in Eigen (generic_fast_erf_float). */
+static inline float step_erf(float x) {
+  float y = x > 4.0f ? 4.0f : x;
+  y = y < -4.0f ? -4.0f : y;
+  const float s = y * y;
+  float p = -2.72614225801306e-10f;
+  p = p * s + 2.77068142495902e-08f;
+  p = p * s + -2.10102402082508e-06f;
+  p = p * s + -5.69250639462346e-05f;
+  p = p * s + -7.34990630326855e-04f;
+  p = p * s + -2.95459980854025e-03f;
+  p = p * s + -1.60960333262415e-02f;
+  float q = -1.45660718464996e-05f;
+  q = q * s + -2.13374055278905e-04f;
+  q = q * s + -1.68282697438203e-03f;
+  q = q * s + -7.37332916720468e-03f;
+  q = q * s + -1.42647390514189e-02f;
+  const float result = y * p / q;
+  return x != x ? x : result;
+}
+
+static inline float step_gelu(float x) {
+  return 0.5f * x * (1.0f + step_erf(x * 0.70710678118654752f));
+}
+static inline float step_gelu_tanh(float x) {
+  const float inner = 0.79788456080286536f * (x + 0.044715f * x * x * x);
+  return 0.5f * x * (1.0f + step_tanh(inner));
+}
+static inline float step_hard_sigmoid(float x, float alpha, float beta) {
+  return step_clip(alpha * x + beta, 0.0f, 1.0f);
+}
+static inline float step_hard_swish(float x) {
+  return x * step_hard_sigmoid(x, 1.0f / 6.0f, 0.5f);
+}
+
+/* ---- Planes of convolutions ------------------------------------------------------------------
+ * The input of a convolution, with its pads, so that each tap of the window is at a constant
+ * distance: position p of the result reads plane[p + distance]. With a stride of s along an axis,
+ * positions that are equal modulo s form a plane of their own (a phase).
+ *
+ *   stride 2, pad 1:   row  . a b c d e .   ->   phase 0: . b d .   phase 1: a c e .
+ */
+
+typedef struct Planes {
+  int64_t channels;
+  int64_t in[3], extent[3]; /* Of a channel of the input; of a plane. */
+  int64_t stride[3], pad[3];
+  int64_t phase_count;
+  const int8_t (*phases)[3];
+} Planes;
+
+static inline void fill_plane_row(const Planes* planes, int64_t phase_x, const float* from,
+                                  float* to) {
+  const int64_t width = planes->extent[2];
+  const int64_t stride = planes->stride[2];
+  const int64_t shift = phase_x - planes->pad[2]; /* Input position of to[0]. */
+  int64_t begin = shift < 0 ? (-shift + stride - 1) / stride : 0;
+  if (begin > width) begin = width;
+  int64_t end = planes->in[2] > shift ? (planes->in[2] - shift + stride - 1) / stride : 0;
+  if (end > width) end = width;
+  if (end < begin) end = begin;
+  for (int64_t x = 0; x < begin; ++x) to[x] = 0.0f;
+  if (stride == 1) {
+    memcpy(to + begin, from + begin + shift, (size_t)(end - begin) * sizeof(float));
+  } else {
+    for (int64_t x = begin; x < end; ++x) to[x] = from[x * stride + shift];
+  }
+  for (int64_t x = end; x < width; ++x) to[x] = 0.0f;
+}
+
+static __attribute__((unused)) void fill_planes(const Planes* planes, const float* x, float* to) {
+  const int64_t width = planes->extent[2];
+  for (int64_t c = 0; c < planes->channels; ++c) {
+    for (int64_t k = 0; k < planes->phase_count; ++k) {
+      const int8_t* phase = planes->phases[k];
+      for (int64_t z = 0; z < planes->extent[0]; ++z) {
+        const int64_t from_z = z * planes->stride[0] + phase[0] - planes->pad[0];
+        for (int64_t y = 0; y < planes->extent[1]; ++y, to += width) {
+          const int64_t from_y = y * planes->stride[1] + phase[1] - planes->pad[1];
+          if (from_z < 0 || from_z >= planes->in[0] || from_y < 0 || from_y >= planes->in[1]) {
+            memset(to, 0, (size_t)width * sizeof(float));
+            continue;
+          }
+          fill_plane_row(planes, phase[2], x + (from_z * planes->in[1] + from_y) * planes->in[2],
+                         to);
+        }
+      }
+    }
+    x += planes->in[0] * planes->in[1] * planes->in[2];
+  }
+}

@@ -1,0 +1,66 @@
+// products.hpp: what a generated kernel computes: a convolution or a product of matrices, and the
+// pointwise steps behind it; recognised in the graph, with the reason where it cannot be.
+//
+// Threads  Pure functions.
+// Trust    The module has passed inference: records and shapes obey their operators' rules.
+// Memory   Specifications own their data; weights stay in the module.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.hpp"
+#include "ir/module.hpp"
+#include "ops/kernels/fused.h"
+
+namespace davit::codegen {
+
+// How an operand of a step lies over the result. A result is rows of columns: a convolution's rows
+// are channels, its columns positions; a matrix's are what they are called.
+enum class Spread : uint8_t { kAll, kPerRow, kPerColumn, kOne };
+
+struct Step {
+  int64_t kind = 0;     // DvtStepKind.
+  int64_t operand = 0;  // Input of the kernel, or DVT_STEP_BEFORE - k.
+  Spread spread = Spread::kOne;
+  double alpha = 0, beta = 0;
+};
+
+struct Convolution {
+  int64_t batch = 0, groups = 0;
+  int64_t in_channels = 0, out_channels = 0;  // Of one group.
+  DvtWindow window{};
+  std::vector<Step> steps;  // The bias is the first, if there is one.
+
+  [[nodiscard]] bool is_depthwise() const {
+    return in_channels == 1 && out_channels == 1 && groups > 1;
+  }
+};
+
+// rows x inner by inner x columns; the second operand is constant.
+struct Matrix {
+  int64_t rows = 0, inner = 0, columns = 0;
+  std::vector<Step> steps;
+};
+
+struct Product {
+  std::variant<Convolution, Matrix> what;
+  // Of the kernel, behind the packed weights: the bias and what steps read.
+  std::vector<ir::ValueId> operands;
+  ir::ValueId input{}, weights{};
+  bool transpose_weights = false;  // Of a Matrix: they are stored columns x inner.
+  double scale = 1;                // The weights are multiplied by it.
+};
+
+// The product that the node is; or why no kernel is generated for it, empty for a node that is no
+// product at all.
+struct Recognised {
+  std::optional<Product> product;
+  std::string reason;
+};
+Result<Recognised> recognise(const ir::Module& module, ir::NodeId node);
+
+}  // namespace davit::codegen

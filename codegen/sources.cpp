@@ -1,0 +1,110 @@
+#include "codegen/sources.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "exec/generated_code.h"
+
+namespace davit::codegen {
+namespace {
+
+constexpr size_t kKernelsPerFile = 6;
+
+std::string digest_of(const std::string& text) {
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+// What its functions are called, for one instruction set.
+std::string symbol_of(const Kernel& kernel, const Isa& isa) {
+  return fmt::format("k{}_{}", kernel.name.substr(kernel.name.rfind('.') + 1), isa.name);
+}
+
+std::string operand_table(const Kernel& kernel, const std::string& symbol) {
+  std::string text = fmt::format("static const Operand {}_operands[] = {{\n", symbol);
+  for (const DvtTensor& operand : kernel.operands) {
+    text += fmt::format("    {{{}, {}, {{{}}}}},\n", int(operand.dtype), operand.rank,
+                        fmt::join(operand.dims, operand.dims + DVT_MAX_RANK, ", "));
+  }
+  return text + "};\n";
+}
+
+std::string kernel_text(const Kernel& kernel, const Isa& isa, const std::string& symbol) {
+  return operand_table(kernel, symbol) + emit_product(kernel.product, kernel.layout, isa, symbol) +
+         fmt::format(
+             "DvtCode {0}_check(const DvtContext* ctx, char* reason, size_t size) {{\n"
+             "  return check_operands(ctx, {0}_operands, {1}, {2}, reason, size);\n}}\n"
+             "DvtCode {0}_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason,\n"
+             "                  size_t size) {{\n"
+             "  return infer_operands(ctx, {0}_operands, {1}, {2}, outputs, reason, size);\n}}\n",
+             symbol, kernel.inputs, kernel.outputs);
+}
+
+// The tables of all instruction sets, and the record.
+std::string record_text(std::span<const Kernel> kernels, std::span<const Isa> isas) {
+  std::string text = std::string("#define LANES 1\n") + kPrelude;
+  for (const Isa& isa : isas) {
+    std::string entries;
+    for (const Kernel& kernel : kernels) {
+      const std::string symbol = symbol_of(kernel, isa);
+      text += fmt::format(
+          "DvtCode {0}_run(void*);\nDvtCode {0}_check(const DvtContext*, char*, size_t);\n"
+          "DvtCode {0}_infer(const DvtContext*, DvtTensor*, char*, size_t);\n",
+          symbol);
+      entries += fmt::format(
+          "  {{.name = \"{0}\", .abi_version = DVT_KERNEL_ABI_VERSION, .flags = DVT_KERNEL_PURE,\n"
+          "   .input_min = {1}, .input_max = {1}, .output_min = {2}, .output_max = {2},\n"
+          "   .run = {3}_run, .check = {3}_check, .infer = {3}_infer}},\n",
+          kernel.name, kernel.inputs, kernel.outputs, symbol);
+    }
+    text += fmt::format("static const DvtKernel kernels_{}[] = {{\n{}}};\n", isa.name, entries);
+  }
+  std::string variants;
+  for (const Isa& isa : isas) {
+    variants += fmt::format("  {{\"{0}\", {{kernels_{0}, {1}}}}},\n", isa.name, kernels.size());
+  }
+  // The records of exec/generated_code.h, which knows nothing of this file.
+  return text +
+         fmt::format(
+             "typedef struct {{ const char* isa; DvtKernelTable kernels; }} Variant;\n"
+             "typedef struct {{ uint32_t struct_size, version; const Variant* variants;\n"
+             "                 size_t variant_count; }} Record;\n"
+             "_Static_assert(sizeof(Record) == {0}, \"as the loader has it\");\n"
+             "static const Variant variants[] = {{\n{1}}};\n"
+             "static const Record record = {{{0}, {2}, variants, {3}}};\n"
+             "__attribute__((visibility(\"default\"))) const Record* dvt_generated_code(void) {{\n"
+             "  return &record;\n}}\n",
+             sizeof(DvtGeneratedCode), variants, int(DVT_GENERATED_CODE_VERSION), isas.size());
+}
+
+}  // namespace
+
+void name_kernel(Kernel& kernel, std::span<const Isa> isas) {
+  std::string text = kPrelude;
+  for (const Isa& isa : isas) text += kernel_text(kernel, isa, "k");
+  const bool is_conv = std::holds_alternative<Convolution>(kernel.product.what);
+  kernel.name =
+      std::string(DVT_GENERATED_PREFIX) + (is_conv ? "Conv." : "MatMul.") + digest_of(text);
+}
+
+std::vector<SourceFile> make_sources(std::span<const Kernel> kernels, std::span<const Isa> isas) {
+  std::vector<SourceFile> files;
+  for (const Isa& isa : isas) {
+    for (size_t begin = 0; begin < kernels.size(); begin += kKernelsPerFile) {
+      SourceFile file{.name = fmt::format("{}_{}.c", isa.name, begin / kKernelsPerFile),
+                      .flags = std::string(isa.flags),
+                      .text = fmt::format("#define LANES {}\n", isa.lanes) + kPrelude};
+      const size_t count = std::min(kKernelsPerFile, kernels.size() - begin);
+      for (const Kernel& kernel : kernels.subspan(begin, count)) {
+        file.text += kernel_text(kernel, isa, symbol_of(kernel, isa));
+      }
+      files.push_back(std::move(file));
+    }
+  }
+  files.push_back({.name = "record.c", .text = record_text(kernels, isas)});
+  return files;
+}
+
+}  // namespace davit::codegen

@@ -1,0 +1,42 @@
+// sources.hpp: the C files of a set of kernels.
+//
+// Threads  Pure functions.
+// Memory   Text is returned by value.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/emit.hpp"
+#include "davit/types.h"
+
+namespace davit::codegen {
+
+// types.h and kernel.h of davit, then codegen/prelude.h.
+extern const char* const kPrelude;
+
+// A kernel to be generated.
+struct Kernel {
+  Product product;
+  Layout layout;
+  std::vector<DvtTensor> operands;  // Inputs, then outputs.
+  uint32_t inputs = 0, outputs = 0;
+  std::string name;  // "generated.Conv.0f3a...": equal kernels have equal names.
+};
+
+// Names the kernel after all that makes its code.
+void name_kernel(Kernel& kernel, std::span<const Isa> isas);
+
+struct SourceFile {
+  std::string name;   // "avx512_3.c"
+  std::string flags;  // For the compiler, besides those that all have.
+  std::string text;
+};
+
+// A few kernels to a file, so that several compilers have work; the last file has the record that
+// the loader asks for (exec/generated_code.h).
+std::vector<SourceFile> make_sources(std::span<const Kernel> kernels, std::span<const Isa> isas);
+
+}  // namespace davit::codegen

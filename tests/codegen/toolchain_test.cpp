@@ -1,0 +1,154 @@
+// The compiler as a process: what it says, what it leaves behind, the cache.
+#include "codegen/toolchain.hpp"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+using davit::codegen::build;
+using davit::codegen::SourceFile;
+using davit::codegen::ToolchainOptions;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "davit-toolchain-XXXXXX").string();
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path_); }
+
+  [[nodiscard]] fs::path path() const { return path_; }
+  // A program of the shell.
+  [[nodiscard]] std::string script(const std::string& text) const {
+    const fs::path path = path_ / "compiler";
+    std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
+    ::chmod(path.c_str(), 0755);
+    return path.string();
+  }
+
+ private:
+  fs::path path_;
+};
+
+const std::vector<SourceFile> kFiles = {{.name = "a.c", .text = "int a(void) { return 1; }\n"},
+                                        {.name = "b.c", .text = "int b(void) { return 2; }\n"}};
+
+std::vector<fs::path> entries(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(folder)) paths.push_back(entry.path());
+  return paths;
+}
+
+// Folders of calls that failed.
+size_t left_behind() {
+  size_t count = 0;
+  for (const auto& entry : fs::directory_iterator(fs::temp_directory_path())) {
+    count += entry.path().filename().string().starts_with("davit-code-") ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("files become a shared object, and nothing else stays") {
+  const size_t before = left_behind();
+  const auto built = build(kFiles, {.jobs = 2});
+  REQUIRE_MESSAGE(built.ok(), built.status().to_string());
+  CHECK(built->files == 2);
+  CHECK(built->cached_files == 0);
+  REQUIRE(built->bytes.size() > 4);
+  CHECK(std::string(reinterpret_cast<const char*>(built->bytes.data()) + 1, 3) == "ELF");
+  CHECK(left_behind() == before);
+}
+
+TEST_CASE("the cache gives the same code; a damaged entry is none") {
+  const Folder folder;
+  const ToolchainOptions options{.cache_folder = (folder.path() / "new" / "cache").string()};
+  const auto first = build(kFiles, options);
+  REQUIRE_MESSAGE(first.ok(), first.status().to_string());
+  CHECK(first->cached_files == 0);
+  const auto second = build(kFiles, options);
+  REQUIRE(second.ok());
+  CHECK(second->cached_files == 2);
+  CHECK(first->bytes == second->bytes);
+  const auto objects = entries(options.cache_folder);
+  REQUIRE(objects.size() == 2);
+  SUBCASE("changed") {
+    std::fstream file(objects[0], std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(100);
+    file.put('\x55');
+  }
+  SUBCASE("cut short") {
+    fs::resize_file(objects[0], fs::file_size(objects[0]) / 2);
+  }
+  SUBCASE("empty") {
+    fs::resize_file(objects[0], 0);
+  }
+  const auto third = build(kFiles, options);
+  REQUIRE(third.ok());
+  CHECK(third->cached_files == 1);
+  CHECK(first->bytes == third->bytes);
+}
+
+TEST_CASE("other flags or text are other entries") {
+  const Folder folder;
+  const ToolchainOptions options{.cache_folder = folder.path().string()};
+  REQUIRE(build(kFiles, options).ok());
+  auto files = kFiles;
+  files[0].flags = "-O1";
+  const auto built = build(files, options);
+  REQUIRE(built.ok());
+  CHECK(built->cached_files == 1);
+}
+
+TEST_CASE("a cache that cannot be written is none") {
+  const auto built = build(kFiles, {.cache_folder = "/proc/no/such/cache"});
+  REQUIRE_MESSAGE(built.ok(), built.status().to_string());
+  CHECK(built->cached_files == 0);
+}
+
+TEST_CASE("compilers that fail") {
+  const Folder folder;
+  SUBCASE("there is none") {
+    const auto built = build(kFiles, {.compiler = "/no/such/compiler"});
+    REQUIRE(!built.ok());
+    CHECK(built.status().code() == DVT_UNSUPPORTED);
+    CHECK(built.status().to_string().find("/no/such/compiler") != std::string::npos);
+  }
+  SUBCASE("bad text") {
+    const auto built = build(std::vector<SourceFile>{{.name = "bad.c", .text = "int a = ;\n"}}, {});
+    REQUIRE(!built.ok());
+    CHECK(built.status().code() == DVT_IO_ERROR);
+    const std::string hint = built.status().detail().hint;
+    CHECK(hint.find("bad.c") != std::string::npos);
+    const std::string log = hint.substr(hint.rfind(' ') + 1);
+    REQUIRE(fs::exists(log));
+    fs::remove_all(fs::path(log).parent_path());
+  }
+  SUBCASE("killed") {
+    const auto built = build(kFiles, {.compiler = folder.script("kill -9 $$")});
+    REQUIRE(!built.ok());
+    CHECK(built.status().to_string().find("signal 9") != std::string::npos);
+    const std::string hint = built.status().detail().hint;
+    fs::remove_all(fs::path(hint.substr(hint.rfind(' ') + 1)).parent_path());
+  }
+  SUBCASE("never ends") {
+    const auto built =
+        build(kFiles, {.compiler = folder.script("sleep 1000"), .timeout_seconds = 0.2});
+    REQUIRE(!built.ok());
+    CHECK(built.status().to_string().find("took longer than") != std::string::npos);
+    const std::string hint = built.status().detail().hint;
+    fs::remove_all(fs::path(hint.substr(hint.rfind(' ') + 1)).parent_path());
+  }
+}
