@@ -224,9 +224,10 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
   if (!report.plan_method.empty()) {
     session.detail("  memory plan by {}\n", report.plan_method);
   }
-  session.print("Compiled in {}: {}, {} folded, {} dead, {} aliased, {} in the image\n",
+  session.print("Compiled in {}: {}, {} folded, {} dead, {} aliased, {} joined, {} in the image\n",
                 format_time(total_seconds * 1e9), format_count(report.source_nodes, "source node"),
-                report.folded_nodes, report.dead_nodes, report.aliased_nodes, report.image_nodes);
+                report.folded_nodes, report.dead_nodes, report.aliased_nodes, report.joined_nodes,
+                report.image_nodes);
   session.print("  {}constants {}, file {}\n", planned_arena(report),
                 format_bytes(report.constant_bytes), format_bytes(report.file_bytes));
   Json generation = report_generation(session, report);
@@ -245,6 +246,7 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                                  {"folded_nodes", report.folded_nodes},
                                  {"dead_nodes", report.dead_nodes},
                                  {"aliased_nodes", report.aliased_nodes},
+                                 {"joined_nodes", report.joined_nodes},
                                  {"image_nodes", report.image_nodes},
                                  {"arena_bytes", report.arena_bytes},
                                  {"arena_lower_bound_bytes", report.lower_bound_bytes},

@@ -4,7 +4,8 @@
 //   the node that runs them; launch-lane nodes list device values that they overwrite (the memory,
 //   not the cell); the nodes that give a dynamic value its shape, memory and data all list it.
 //   A planned or output value that is read but never written is a view: its memory is that of its
-//   root, the value at the same address that was written last before the view's first read.
+//   roots, the values that were written last, before the view's first read, where it lies. They
+//   cover it without a gap.
 //   What is read has been written: earlier in the same graph; or by Init, when Main or DeInit read;
 //   or before the node that runs a body, which then lists it among its inputs.
 //   Every data edge is in succ. Further entries are control edges.
@@ -17,12 +18,15 @@
 
 #include "exec/dynamic.h"
 #include "exec/layout.hpp"
+#include "exec/verify_index_set.hpp"
 #include "exec/verify_internal.hpp"
 
 namespace davit::exec::verify {
 namespace {
 
 constexpr uint32_t kDepthMax = 64;  // Of bodies in bodies; bounds the recursion of executors.
+// Roots of views of several values, counted at each read: keeps the work linear, but for this.
+constexpr uint64_t kJoinedReadsMax = uint64_t{1} << 22;
 
 // The node that runs a body.
 struct Runner {
@@ -39,8 +43,7 @@ class Dataflow {
         host_nodes_(host_nodes(view)),
         runner_(view.graphs.size()),
         written_(&scratch),
-        last_at_(&scratch),
-        group_(&scratch),
+        current_(static_cast<uint32_t>(facts.by_address.size()), scratch),
         port_written_(view.outputs.size(), false),
         runs_for_input_(&scratch),
         runs_for_output_(&scratch),
@@ -67,12 +70,15 @@ class Dataflow {
   Status scan(uint32_t graph);
   Status check_phase(uint32_t value, const char* column, uint32_t at) const;
   Status read(uint32_t value, uint32_t node, const char* column, uint32_t at);
-  Status read_from_outside(uint32_t value, const char* column, uint32_t at);
+  Status read_from_outside(uint32_t value, uint32_t root, const char* column, uint32_t at);
   Status write(uint32_t value, uint32_t node, uint32_t at);
   Status write_cell(uint32_t value, uint32_t node, uint32_t at);
   Status overwrite(uint32_t value, uint32_t node, uint32_t at);
   Status write_dynamic(uint32_t value, uint32_t node, uint32_t at);
   Status settle(uint32_t value, const char* column, uint32_t at);
+  Status join(uint32_t value, uint32_t first, const char* column, uint32_t at);
+  Status read_root(uint32_t value, uint32_t root, uint32_t node, const char* column, uint32_t at);
+  void replace_at(uint32_t value);
   // Readers come in ascending order, and so do successors: each is passed once.
   [[nodiscard]] bool has_edge(uint32_t from, uint32_t to) {
     uint32_t& next = cursor_[from];
@@ -86,16 +92,14 @@ class Dataflow {
   // The usual case of read(), decided without a Status: written in this graph, and the edge is
   // there.
   [[nodiscard]] bool follows_writer(uint32_t value, uint32_t node) {
-    const uint32_t root = facts_.values[value].root;
-    if (root == kNone) return false;
-    const ValueFacts& source = facts_.values[root];
+    const auto roots = facts_.roots_of(value);
+    if (roots.size() != 1 || roots[0] == kNone) return false;
+    const ValueFacts& source = facts_.values[roots[0]];
     return source.writer_graph == graph_index_ && has_edge(source.writer_node, node);
   }
 
   [[nodiscard]] bool in_memory(uint32_t value) const { return facts_.rank[value] != kNone; }
   [[nodiscard]] uint64_t bytes(uint32_t value) const { return view_.tensor_of(value)->bytes; }
-  // First position in by_address with the value's address.
-  [[nodiscard]] uint32_t group(uint32_t value) const { return group_[facts_.rank[value]]; }
   [[nodiscard]] bool visible(uint32_t owner, uint32_t value) const;
   [[nodiscard]] bool writes_on_behalf(uint32_t value) const {
     return !runs_for_output_.empty() && runs_for_output_[value] == graph_index_;
@@ -106,8 +110,8 @@ class Dataflow {
   const std::vector<DvtHostNode> host_nodes_;  // Per kernel of the image.
   std::vector<Runner> runner_;                 // Per graph; of bodies only.
   std::pmr::vector<uint8_t> written_;          // Per value: some node lists it as an output.
-  std::pmr::vector<uint32_t> last_at_;         // Per group: the value written last at its address.
-  std::pmr::vector<uint32_t> group_;           // Per rank, see group().
+  IndexSet current_;  // Ranks of the values that were written last where they lie: disjoint.
+  uint64_t joined_reads_ = 0;
   std::vector<bool> port_written_;
   // Per value, only when there are bodies: the last body whose runner has it as input, output.
   std::pmr::vector<uint32_t> runs_for_input_, runs_for_output_;
@@ -205,12 +209,6 @@ void Dataflow::prepare_values() {
       written_[graph.outputs[i]] = 1;
   }
   facts_.values.assign(view_.values.count, {});
-  const size_t members = facts_.by_address.size();
-  last_at_.assign(members, kNone);
-  group_.resize(members);
-  for (uint32_t i = 0; i < members; ++i) {
-    group_[i] = i > 0 && facts_.begin[i] == facts_.begin[i - 1] ? group_[i - 1] : i;
-  }
 }
 
 // True when `value`, written in graph `owner` and not in this one, may be used here.
@@ -243,17 +241,54 @@ Status Dataflow::settle(uint32_t value, const char* column, uint32_t at) {
     root = value;
     return {};
   }
-  const uint32_t last = last_at_[group(value)];
-  if (last == kNone) {
+  const uint32_t rank = facts_.rank[value];
+  uint32_t first = current_.before(rank);
+  if (first == kNone || facts_.end[first] <= facts_.begin[rank]) first = current_.after(rank);
+  if (first == kNone || facts_.begin[first] > facts_.begin[rank]) {
     return broken("graphs[%u].%s[%u]: value %s is read, but nothing was written at its address",
                   graph_index_, column, at, describe_value(view_, value).c_str());
   }
-  if (bytes(value) > bytes(last)) {
-    return broken("graphs[%u].%s[%u]: value %s is a view of %s, and larger", graph_index_, column,
-                  at, describe_value(view_, value).c_str(), describe_value(view_, last).c_str());
+  root = facts_.by_address[first];
+  return facts_.end[first] >= facts_.end[rank] ? Status() : join(value, first, column, at);
+}
+
+// The view begins in the value of rank `first`, and ends behind it.
+Status Dataflow::join(uint32_t value, uint32_t first, const char* column, uint32_t at) {
+  if (facts_.join.empty()) {
+    facts_.join.assign(view_.values.count, kNone);
+    facts_.join_off.push_back(0);
   }
-  root = last;
+  const uint64_t end = facts_.end[facts_.rank[value]];
+  facts_.join_parts.push_back(facts_.by_address[first]);
+  for (uint32_t part = first; facts_.end[part] < end;) {
+    const uint32_t next = current_.after(part);
+    if (next == kNone || facts_.begin[next] != facts_.end[part]) {
+      return broken("graphs[%u].%s[%u]: value %s is a view of %s, and larger", graph_index_, column,
+                    at, describe_value(view_, value).c_str(),
+                    describe_value(view_, facts_.by_address[part]).c_str());
+    }
+    if (++joined_reads_ > kJoinedReadsMax) {
+      return broken("graphs[%u].%s[%u]: the views of several values are too large, all together",
+                    graph_index_, column, at);
+    }
+    facts_.join_parts.push_back(facts_.by_address[next]);
+    part = next;
+  }
+  facts_.join[value] = static_cast<uint32_t>(facts_.join_off.size() - 1);
+  facts_.join_off.push_back(static_cast<uint32_t>(facts_.join_parts.size()));
   return {};
+}
+
+// The value is written: what lay there is gone.
+void Dataflow::replace_at(uint32_t value) {
+  const uint32_t rank = facts_.rank[value];
+  const uint32_t below = current_.before(rank);
+  if (below != kNone && facts_.end[below] > facts_.begin[rank]) current_.erase(below);
+  for (uint32_t above = current_.after(rank);
+       above != kNone && facts_.begin[above] < facts_.end[rank]; above = current_.after(rank)) {
+    current_.erase(above);
+  }
+  current_.insert(rank);
 }
 
 // The cursor stands behind `to`, or before a control edge.
@@ -269,7 +304,7 @@ bool Dataflow::has_edge_further(uint32_t from, uint32_t to) {
 }
 
 // A value whose memory no node of this graph has written so far.
-Status Dataflow::read_from_outside(uint32_t value, const char* column, uint32_t at) {
+Status Dataflow::read_from_outside(uint32_t value, uint32_t root, const char* column, uint32_t at) {
   const ValueKind kind = view_.values.kind[value];
   if (kind == ValueKind::kConstant) return {};
   if (kind == ValueKind::kInput || kind == ValueKind::kOutput) {
@@ -277,20 +312,33 @@ Status Dataflow::read_from_outside(uint32_t value, const char* column, uint32_t 
   }
   if (kind == ValueKind::kInput) return {};
   const bool empty_view = in_memory(value) && written_[value] == 0 && bytes(value) == 0;
-  if (empty_view || visible(facts_.values[facts_.values[value].root].home, value)) return {};
+  if (empty_view || visible(facts_.values[root].home, value)) return {};
   return broken("graphs[%u].%s[%u]: value %s is read before it is written", graph_index_, column,
                 at, describe_value(view_, value).c_str());
+}
+
+Status Dataflow::read_root(uint32_t value, uint32_t root, uint32_t node, const char* column,
+                           uint32_t at) {
+  const ValueFacts& source = facts_.values[root];
+  if (source.writer_graph != graph_index_) return read_from_outside(value, root, column, at);
+  if (has_edge(source.writer_node, node)) return {};
+  return broken("graphs[%u].succ: node %u must be a successor of node %u, whose value %s it uses",
+                graph_index_, node, source.writer_node, describe_value(view_, value).c_str());
 }
 
 Status Dataflow::read(uint32_t value, uint32_t node, const char* column, uint32_t at) {
   if (facts_.values[value].root == kNone) {
     if (Status s = settle(value, column, at); !s.ok()) return s;
   }
-  const ValueFacts& source = facts_.values[facts_.values[value].root];
-  if (source.writer_graph != graph_index_) return read_from_outside(value, column, at);
-  if (has_edge(source.writer_node, node)) return {};
-  return broken("graphs[%u].succ: node %u must be a successor of node %u, whose value %s it uses",
-                graph_index_, node, source.writer_node, describe_value(view_, value).c_str());
+  const auto roots = facts_.roots_of(value);
+  if (roots.size() > 1 && (joined_reads_ += roots.size()) > kJoinedReadsMax) {
+    return broken("graphs[%u].%s[%u]: views of several values are read too often", graph_index_,
+                  column, at);
+  }
+  for (const uint32_t root : roots) {
+    if (Status s = read_root(value, root, node, column, at); !s.ok()) return s;
+  }
+  return {};
 }
 
 Status Dataflow::write_cell(uint32_t value, uint32_t node, uint32_t at) {
@@ -309,7 +357,7 @@ Status Dataflow::write_cell(uint32_t value, uint32_t node, uint32_t at) {
   facts.root = value;
   facts.writer_graph = graph_index_;
   facts.writer_node = node;
-  if (in_memory(value) && bytes(value) != 0) last_at_[group(value)] = value;
+  if (in_memory(value) && bytes(value) != 0) replace_at(value);
   return {};
 }
 

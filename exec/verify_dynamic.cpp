@@ -80,10 +80,11 @@ Status DynamicValues::compute(uint32_t node) {
 Status DynamicValues::check_planned(uint32_t node) const {
   for (const uint32_t value : graph_->inputs_of(node)) {
     if (value == kNone || place(value) != ValueKind::kPlanned) continue;
-    const uint32_t memory = facts_.values[value].root;
-    if (memory == kNone || state_[memory] != State::kFreed) continue;
-    if (graph_->role == GraphRole::kBody && !own(memory)) continue;  // Handed to the body.
-    return at(node, "value %s has no data here", describe_value(view_, value).c_str());
+    for (const uint32_t memory : facts_.roots_of(value)) {
+      if (memory == kNone || state_[memory] != State::kFreed) continue;
+      if (graph_->role == GraphRole::kBody && !own(memory)) continue;  // Handed to the body.
+      return at(node, "value %s has no data here", describe_value(view_, value).c_str());
+    }
   }
   return {};
 }

@@ -31,6 +31,10 @@ Status DynamicValues::fill(uint32_t node, uint32_t value) {
 Status DynamicValues::note_copy(uint32_t node, uint32_t host_value, bool writes) {
   const uint32_t stream = graph_->stream_of(node);
   if (stream == kNone) return at(node, "has no stream");
+  if (facts_.roots_of(host_value).size() > 1) {
+    return at(node, "value %s is a view of several values, which no copy takes",
+              describe_value(view_, host_value).c_str());
+  }
   Copy& copy = copies_[memory_of(host_value)];
   const bool before = pending(copy);
   if (before && copy.stream != stream) {
@@ -69,10 +73,15 @@ Status DynamicValues::check_joined(uint32_t node) const {
     const bool reads = what == DVT_HOST_INFER_SHAPE ? reads_on_host(kernel, i) || !dynamic(value)
                                                     : !shape_only(kernel, i);
     if (!reads) continue;
-    const Copy& copy = copies_[memory_of(value)];
-    if (!copy.writes || !pending(copy)) continue;
-    return at(node, "value %s is read before a SyncStream of stream %u",
-              describe_value(view_, value).c_str(), copy.stream);
+    const uint32_t memory = memory_of(value);
+    std::span<const uint32_t> roots(&memory, 1);
+    if (!dynamic(value) && facts_.roots_of(value).size() > 1) roots = facts_.roots_of(value);
+    for (const uint32_t root : roots) {
+      const Copy& copy = copies_[root];
+      if (!copy.writes || !pending(copy)) continue;
+      return at(node, "value %s is read before a SyncStream of stream %u",
+                describe_value(view_, value).c_str(), copy.stream);
+    }
   }
   return {};
 }

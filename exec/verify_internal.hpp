@@ -58,7 +58,8 @@ std::vector<DvtDeviceNode> device_nodes(const ImageView& view);
 // What the data flow analysis knows of a value.
 struct ValueFacts {
   // The value whose memory it reads: itself when it is written; for a view, the value that was
-  // written last at its address. kNone when it is neither written nor, so far, read.
+  // written last at its address. kNone when it is neither written nor, so far, read. See
+  // FlowFacts::roots_of().
   uint32_t root = kNone;
   uint32_t home = kNone;  // The graph that writes its cell.
   // The last node so far that lists it among its outputs.
@@ -69,14 +70,32 @@ struct ValueFacts {
 // What the data flow analysis finds out, for the checks after it.
 struct FlowFacts {
   explicit FlowFacts(Scratch& scratch)
-      : by_address(&scratch), begin(&scratch), end(&scratch), rank(&scratch), values(&scratch) {}
+      : by_address(&scratch),
+        begin(&scratch),
+        end(&scratch),
+        rank(&scratch),
+        values(&scratch),
+        join(&scratch),
+        join_off(&scratch),
+        join_parts(&scratch) {}
+
+  // The values whose memory it reads: several, by ascending address, for a view that they make up
+  // together. {kNone} when it is neither written nor, so far, read.
+  [[nodiscard]] std::span<const uint32_t> roots_of(uint32_t value) const {
+    if (join.empty() || join[value] == kNone) return {&values[value].root, 1};
+    const uint32_t row = join[value];
+    return std::span(join_parts).subspan(join_off[row], join_off[row + 1] - join_off[row]);
+  }
 
   // Values in the arena or an output port, by ascending address. Output ports lie behind the arena.
   std::pmr::vector<uint32_t> by_address;
   std::pmr::vector<uint64_t> begin, end;  // Their addresses, in the same order.
   std::pmr::vector<uint32_t> rank;        // Per value: its position in by_address, or kNone.
   std::pmr::vector<ValueFacts> values;    // Per value.
-  std::vector<uint32_t> graph_order;      // Init, Main, DeInit, then bodies, parents first.
+  // Views of several values: a row of join_parts for each, kNone per value that is none. Empty
+  // where there are no such views.
+  std::pmr::vector<uint32_t> join, join_off, join_parts;
+  std::vector<uint32_t> graph_order;  // Init, Main, DeInit, then bodies, parents first.
 };
 
 // Sorts the values by address. Precondition: stages 1 to 4.

@@ -5,83 +5,19 @@
 //   Main or DeInit, and what the leading shape_nodes of Main write, lives for ever. All that bodies
 //   touch lives at the node of Init, Main or DeInit that leads to them. Values that live at the
 //   same node are disjoint, with one exception: input 0, read there for the last time by a kernel
-//   with DVT_KERNEL_IN_PLACE, and output 0, when both are the same bytes.
+//   with DVT_KERNEL_IN_PLACE, and output 0, when both are the same bytes. A view of several values
+//   keeps each of them alive and is not alive itself, so that they may lie side by side.
 //
 // The sweep keeps the live values in address order; each value is compared with its two neighbours
 // when it is born. A bitmap tree over the sorted values finds those in a few steps, so that the
 // whole is linear but for the sorting.
-#include <algorithm>
-#include <bit>
 #include <string>
 
+#include "exec/verify_index_set.hpp"
 #include "exec/verify_internal.hpp"
 
 namespace davit::exec::verify {
 namespace {
-
-// A set of integers below `size` with fast neighbours: 64-ary tree of bitmaps.
-class IndexSet {
- public:
-  IndexSet(uint32_t size, Scratch& scratch) : words_(&scratch) {
-    size_t total = 0;
-    size_t words = size;
-    do {
-      words = std::max<size_t>((words + 63) / 64, 1);
-      level_begin_[levels_++] = static_cast<uint32_t>(total);
-      total += words;
-    } while (words > 1);
-    words_.assign(total, 0);
-  }
-
-  [[nodiscard]] bool contains(uint32_t i) const { return (words_[i / 64] >> (i % 64) & 1) != 0; }
-
-  void insert(uint32_t i) {
-    for (uint32_t l = 0; l < levels_; ++l, i /= 64) word(l, i / 64) |= uint64_t{1} << (i % 64);
-  }
-
-  void erase(uint32_t i) {
-    for (uint32_t l = 0; l < levels_; ++l, i /= 64) {
-      uint64_t& bits = word(l, i / 64);
-      bits &= ~(uint64_t{1} << (i % 64));
-      if (bits != 0) return;
-    }
-  }
-
-  // The largest member below i, or kNone.
-  [[nodiscard]] uint32_t before(uint32_t i) const {
-    for (uint32_t l = 0; l < levels_; ++l, i /= 64) {
-      const uint64_t below = word(l, i / 64) & ((uint64_t{1} << (i % 64)) - 1);
-      if (below == 0) continue;
-      i = i / 64 * 64 + 63 - static_cast<uint32_t>(std::countl_zero(below));
-      while (l-- > 0) i = i * 64 + 63 - static_cast<uint32_t>(std::countl_zero(word(l, i)));
-      return i;
-    }
-    return kNone;
-  }
-
-  // The smallest member above i, or kNone.
-  [[nodiscard]] uint32_t after(uint32_t i) const {
-    for (uint32_t l = 0; l < levels_; ++l, i /= 64) {
-      const uint64_t above = word(l, i / 64) & (~uint64_t{1} << (i % 64));
-      if (above == 0) continue;
-      i = i / 64 * 64 + static_cast<uint32_t>(std::countr_zero(above));
-      while (l-- > 0) i = i * 64 + static_cast<uint32_t>(std::countr_zero(word(l, i)));
-      return i;
-    }
-    return kNone;
-  }
-
- private:
-  // Level 0 has a bit per integer, each next level a bit per word of the one below.
-  [[nodiscard]] uint64_t word(uint32_t level, uint32_t i) const {
-    return words_[level_begin_[level] + i];
-  }
-  uint64_t& word(uint32_t level, uint32_t i) { return words_[level_begin_[level] + i]; }
-
-  std::pmr::vector<uint64_t> words_;
-  uint32_t level_begin_[6] = {};  // 64^6 > 2^32.
-  uint32_t levels_ = 0;
-};
 
 // Twice the index of a node of Init, Main, DeInit in their order, plus one once it has read an
 // input that its output replaces.
@@ -126,6 +62,7 @@ class PlanSweep {
   [[nodiscard]] bool in_place(const GraphView& graph, uint32_t node) const;
   void find_ends(const GraphView& graph);
   void extend(uint32_t value, Time time);
+  void extend_root(uint32_t root, Time time);
   void extend_body(uint32_t body);
   Status sweep(uint32_t graph);
   Status bear(uint32_t value, uint32_t graph, uint32_t node);
@@ -136,7 +73,7 @@ class PlanSweep {
 
   const ImageView& view_;
   const FlowFacts& facts_;
-  // Per value: the value whose memory it uses; kNone when it uses none.
+  // Per value: the (first) value whose memory it uses; kNone when it uses none.
   std::pmr::vector<uint32_t> root_;
   std::pmr::vector<Time> last_use_;  // Per value that is a root: ids are near each other in time.
   IndexSet live_;                    // Ranks of the values that are live.
@@ -156,8 +93,11 @@ bool PlanSweep::in_place(const GraphView& graph, uint32_t node) const {
 
 // Calls come in the order of time.
 void PlanSweep::extend(uint32_t value, Time time) {
-  const uint32_t root = root_of(value);
-  if (root == kNone) return;
+  if (root_of(value) == kNone) return;
+  for (const uint32_t root : facts_.roots_of(value)) extend_root(root, time);
+}
+
+void PlanSweep::extend_root(uint32_t root, Time time) {
   last_use_[root] = time;
   // Init's values must survive any number of runs of Main.
   if (init_end_ != 0 && facts_.values[root].home == view_.init) last_use_[root] = kForever;
@@ -235,10 +175,12 @@ Status PlanSweep::bear_body(uint32_t body, uint32_t graph, uint32_t node) {
 }
 
 void PlanSweep::bury(uint32_t value, Time time) {
-  const uint32_t root = root_of(value);
-  if (root == kNone || last_use_[root] > time) return;
-  const uint32_t rank = facts_.rank[root];
-  if (live_.contains(rank)) live_.erase(rank);
+  if (root_of(value) == kNone) return;
+  for (const uint32_t root : facts_.roots_of(value)) {
+    if (last_use_[root] > time) continue;
+    const uint32_t rank = facts_.rank[root];
+    if (live_.contains(rank)) live_.erase(rank);
+  }
 }
 
 void PlanSweep::bury_body(uint32_t body) {

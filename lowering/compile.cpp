@@ -175,6 +175,15 @@ Result<std::vector<passes::Rewrite>> plugin_rewrites(std::span<const DvtPlugin* 
   return rewrites;
 }
 
+passes::SimplifyOptions pass_options(const CompileOptions& options) {
+  return {.level = options.level,
+          .disabled = options.disabled_passes,
+          .enabled = options.enabled_passes,
+          .only = options.only_passes,
+          .rewrites = {},
+          .after_pass = options.on_pass};
+}
+
 Status prepare_module(ir::Module& module, const CompileOptions& options, Stages& stages,
                       CompileReport& report) {
   stages.start("bind shapes");
@@ -194,12 +203,9 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   }
   auto rewrites = plugin_rewrites(options.plugins);
   if (!rewrites.ok()) return std::move(rewrites.status());
-  auto simplified = passes::simplify(module, {.level = options.level,
-                                              .disabled = options.disabled_passes,
-                                              .enabled = options.enabled_passes,
-                                              .only = options.only_passes,
-                                              .rewrites = std::move(*rewrites),
-                                              .after_pass = options.on_pass});
+  passes::SimplifyOptions passes = pass_options(options);
+  passes.rewrites = std::move(*rewrites);
+  auto simplified = passes::simplify(module, passes);
   if (!simplified.ok()) return std::move(simplified.status());
   report.folded_nodes = simplified->folded_nodes;
   report.dead_nodes = simplified->dead_nodes;
@@ -235,6 +241,18 @@ lowering::ScheduleRequest schedule_request(const CompileOptions& options) {
           .node_costs_ns = options.node_costs_ns};
 }
 
+lowering::Sharing sharing_of(const CompileOptions& options) {
+  lowering::Sharing sharing;
+  const passes::SimplifyOptions passes = pass_options(options);
+  for (const passes::LoweringPass& pass : passes::lowering_passes()) {
+    const bool on = passes::is_enabled(pass.name, pass.level, passes);
+    if (pass.name == "view_parts") sharing.view_parts = on;
+    if (pass.name == "join_parts") sharing.join_parts = on;
+    if (pass.name == "work_in_place") sharing.work_in_place = on;
+  }
+  return sharing;
+}
+
 void report_schedule(const lowering::Lowered& lowered, const CompileOptions& options,
                      CompileReport& report) {
   if (options.workers < 2) return;
@@ -264,16 +282,18 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   stages.start("lower");
   report.is_dynamic = lowering::needs_dynamic_lowering(module);
   const bool ascend = options.target == DVT_TARGET_ASCEND;
-  auto lowered = !report.is_dynamic
-                     ? (ascend ? lowering::lower_ascend(module, options.soc)
-                               : lowering::lower_cpu(module, schedule_request(options)))
-                     : (ascend ? lowering::lower_ascend_dynamic(module, options.soc)
-                               : lowering::lower_cpu_dynamic(module));
+  auto lowered =
+      !report.is_dynamic
+          ? (ascend ? lowering::lower_ascend(module, options.soc)
+                    : lowering::lower_cpu(module, schedule_request(options), sharing_of(options)))
+          : (ascend ? lowering::lower_ascend_dynamic(module, options.soc)
+                    : lowering::lower_cpu_dynamic(module));
   if (!lowered.ok()) return std::move(lowered.status());
   image::ImageModel& model = lowered->model;
   if (*generated != nullptr) model.code = (*generated)->code;
   model.provenance = provenance_of(module, options);
   report.aliased_nodes = lowered->aliased_nodes;
+  report.joined_nodes = lowered->joined_nodes;
 
   stages.start("plan memory");
   auto method = lowering::place_values(*lowered, options.plan_budget_ms);

@@ -76,7 +76,8 @@ struct CompileReport {
   uint64_t code_files = 0, cached_code_files = 0, code_bytes = 0;
   std::vector<std::string> external_files;  // Paths of weights beside the model file.
   uint32_t source_nodes = 0, folded_nodes = 0, dead_nodes = 0, aliased_nodes = 0, image_nodes = 0;
-  bool is_dynamic = false;  // Some shape is set at run time, or there is control flow.
+  uint32_t joined_nodes = 0;  // See lowering::Lowered.
+  bool is_dynamic = false;    // Some shape is set at run time, or there is control flow.
   uint64_t arena_bytes = 0, lower_bound_bytes = 0, constant_bytes = 0, file_bytes = 0;
   // Of the schedule: workers (0: there is none), and what it promises by modelled costs.
   uint32_t schedule_workers = 0;

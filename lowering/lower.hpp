@@ -19,6 +19,7 @@
 #include "lowering/memory_plan/planner.hpp"
 #include "lowering/parallel_planner.hpp"
 #include "lowering/schedule/planner.hpp"
+#include "lowering/share_memory.hpp"
 
 namespace davit::lowering {
 
@@ -27,7 +28,11 @@ struct Lowered {
   // What planned values need room for. Until place_values(), the offset of a value of kind kPlanned
   // is an index in here; values that share memory (views, in-place results) share the index.
   std::vector<Interval> intervals;
+  // By value of the model: where in its interval it begins. Shorter than the values: 0.
+  std::vector<uint64_t> distances;
+  Constraints constraints;     // Of the intervals.
   uint32_t aliased_nodes = 0;  // Nodes that became views of their input.
+  uint32_t joined_nodes = 0;   // Nodes whose inputs are computed where the output has them.
   // The schedule that Main has, and who touches each interval; or why it has none.
   std::optional<schedule::Plan> schedule;
   std::vector<Accesses> accesses;
@@ -44,7 +49,8 @@ struct ScheduleRequest {
 
 // Main only. Inputs and outputs are bound without copies; no node allocates. Where a schedule is
 // asked for and promises enough, nodes are in its order.
-Result<Lowered> lower_cpu(const ir::Module& module, const ScheduleRequest& request = {});
+Result<Lowered> lower_cpu(const ir::Module& module, const ScheduleRequest& request = {},
+                          const Sharing& sharing = {});
 
 // As lower_cpu(), for graphs whose shapes are set at run time, and for control flow: values whose
 // size is not known live on the heap of the executor; nodes that infer shapes, allocate and free go

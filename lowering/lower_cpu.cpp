@@ -18,12 +18,15 @@ using image::ValueKind;
 
 class CpuLowering {
  public:
-  CpuLowering(const ir::Module& module, const Prepared& prepared)
+  CpuLowering(const ir::Module& module, const Prepared& prepared, const Sharing& sharing)
       : module_(module),
         prepared_(prepared),
+        sharing_(sharing),
         builder_(module, DVT_TARGET_CPU, "cpu"),
         places_(module.value_count()),
         reads_(module.value_count()),
+        rooms_(module.value_count()),
+        body_interval_(prepared.bodies.size(), image::kNone),
         image_value_(module.value_count(), image::kNone) {}
 
   Result<Lowered> run(const ScheduleRequest& request) {
@@ -45,16 +48,21 @@ class CpuLowering {
     }
     builder_.model().graphs.push_back(std::move(graph_));
     lowered.model = std::move(builder_.model());
+    tie_bodies(lowered.constraints);
     lowered.intervals = std::move(intervals_);
+    lowered.distances = std::move(distances_);
     lowered.aliased_nodes = prepared_.aliased_nodes;
+    lowered.joined_nodes = prepared_.joined_nodes;
     return lowered;
   }
 
  private:
-  // Where the bytes of a root are. offset: see image::Value and Lowered::intervals.
+  // Where the bytes of a root are. offset: see image::Value and Lowered::intervals; distance: from
+  // the beginning of the interval.
   struct Place {
     ValueKind kind;
     uint64_t offset;
+    uint64_t distance = 0;
   };
 
   std::optional<Place>& place_of(ir::ValueId root) { return places_[index_of(root)]; }
@@ -107,7 +115,11 @@ class CpuLowering {
 
   void find_reads() {
     const auto read = [&](ir::ValueId value, uint32_t node) {
-      if (value != ir::kNoValue) reads_[index_of(root_of(value))].push_back(node);
+      if (value == ir::kNoValue) return;
+      prepared_.for_each_written(root_of(value), [&](ir::ValueId written, uint64_t) {
+        auto& reads = reads_[index_of(written)];
+        if (reads.empty() || reads.back() != node) reads.push_back(node);
+      });
     };
     const auto steps = static_cast<uint32_t>(prepared_.steps.size());
     const auto outputs = module_.graph_outputs(ir::kMainGraph);
@@ -138,6 +150,7 @@ class CpuLowering {
     uint32_t& known = image_value_[index_of(value)];
     if (known != image::kNone) return known;
     const ir::ValueId root = root_of(value);
+    if (!place_of(root)) place_joined(root);
     if (!place_of(root)) {
       if (module_.constant(root) == nullptr) {
         return Status(ErrorDetail{.code = DVT_INTERNAL,
@@ -149,42 +162,132 @@ class CpuLowering {
       if (!offset.ok()) return std::move(offset.status());
       place_of(root) = Place{ValueKind::kConstant, *offset};
     }
-    auto added = builder_.add_value(place_of(root)->kind, value, place_of(root)->offset);
-    if (added.ok()) known = *added;
-    return added;
+    const Place& place = *place_of(root);
+    auto added = builder_.add_value(place.kind, value, place.offset);
+    if (!added.ok()) return added;
+    known = *added;
+    const uint64_t distance = place.distance + prepared_.distance_of(value);
+    if (place.kind == ValueKind::kPlanned && distance != 0) {
+      distances_.resize(known + size_t{1}, 0);
+      distances_[known] = distance;
+    }
+    return known;
+  }
+
+  // A root that lies where its parts do.
+  void place_joined(ir::ValueId root) {
+    if (prepared_.joined.empty() || prepared_.joined[index_of(root)].empty()) return;
+    const auto& parts = prepared_.joined[index_of(root)];
+    for (const Prepared::Part& part : parts) {
+      if (!place_of(part.value)) return;
+      auto& rooms = rooms_[index_of(root)];
+      for (const uint32_t interval : rooms_[index_of(part.value)]) {
+        if (rooms.empty() || rooms.back() != interval) rooms.push_back(interval);
+      }
+    }
+    place_of(root) = place_of(parts.front().value);
   }
 
   // Room in the arena for what `node` writes and `reads` read. Empty values get a byte, so that no
   // two values that live together share an offset.
   uint32_t add_interval(uint32_t node, std::span<const uint32_t> reads, uint64_t bytes) {
-    const uint32_t last = reads.empty() ? node : reads.back();
-    intervals_.push_back({node, uint64_t(last) + 1, std::max<uint64_t>(bytes, 1)});
+    intervals_.push_back({node, uint64_t{node} + 1, std::max<uint64_t>(bytes, 1)});
     accesses_.push_back({node});
-    accesses_.back().insert(accesses_.back().end(), reads.begin(), reads.end());
-    return uint32_t(intervals_.size() - 1);
+    const auto interval = static_cast<uint32_t>(intervals_.size() - 1);
+    extend(interval, node, reads);
+    return interval;
   }
 
-  // The interval of input 0 when output 0 may take over its memory: the kernel allows it, all other
+  void extend(uint32_t interval, uint32_t node, std::span<const uint32_t> reads) {
+    const uint32_t last = reads.empty() ? node : reads.back();
+    intervals_[interval].upper = std::max(intervals_[interval].upper, uint64_t{last} + 1);
+    accesses_[interval].push_back(node);
+    accesses_[interval].insert(accesses_[interval].end(), reads.begin(), reads.end());
+  }
+
+  [[nodiscard]] uint32_t body_of(ir::ValueId root) const {
+    return prepared_.body.empty() ? image::kNone : prepared_.body[index_of(root)];
+  }
+
+  // Whether everything that reads the bytes of `root`, but for `node`, has run when `node` starts.
+  [[nodiscard]] bool is_last_read(ir::ValueId root, uint32_t node) const {
+    bool last = true;
+    prepared_.for_each_written(root, [&](ir::ValueId written, uint64_t) {
+      for (const uint32_t reader : reads_[index_of(written)]) {
+        last = last && (reader == node || runs_before(reader, node));
+      }
+    });
+    return last;
+  }
+
+  [[nodiscard]] bool share_bytes(ir::ValueId root, ir::ValueId other) const {
+    bool shared = false;
+    prepared_.for_each_written(root, [&](ir::ValueId a, uint64_t) {
+      prepared_.for_each_written(other,
+                                 [&](ir::ValueId b, uint64_t) { shared = shared || a == b; });
+    });
+    return shared;
+  }
+
+  // The root of input 0 when output 0 may take over its memory: the kernel allows it, all other
   // reads of those bytes have run by then, this is the only one in this node, and the sizes agree.
-  std::optional<uint64_t> in_place_interval(uint32_t node, uint64_t bytes) {
+  std::optional<ir::ValueId> in_place_root(uint32_t node, ir::ValueId output, uint64_t bytes) {
     const Step& step = prepared_.steps[items_[node]];
-    if ((step.recipe.kernel->flags & DVT_KERNEL_IN_PLACE) == 0 || step.recipe.inputs.empty()) {
+    if (!sharing_.work_in_place || bytes == 0 || step.recipe.inputs.empty() ||
+        (step.recipe.kernel->flags & DVT_KERNEL_IN_PLACE) == 0) {
       return std::nullopt;
     }
     const ir::ValueId input = step.input(module_, 0);
     if (input == ir::kNoValue) return std::nullopt;
     const ir::ValueId root = root_of(input);
     if (!place_of(root) || place_of(root)->kind != ValueKind::kPlanned) return std::nullopt;
-    for (const uint32_t reader : reads_[index_of(root)]) {
-      if (reader != node && !runs_before(reader, node)) return std::nullopt;
-    }
+    const auto size = tensor_of(module_, root);
+    if (!size.ok() || size->bytes != bytes || !is_last_read(root, node)) return std::nullopt;
     for (size_t k = 1; k < step.recipe.inputs.size(); ++k) {
       const ir::ValueId other = step.input(module_, k);
-      if (other != ir::kNoValue && root_of(other) == root) return std::nullopt;
+      if (other != ir::kNoValue && share_bytes(root, root_of(other))) return std::nullopt;
     }
-    const uint64_t interval = place_of(root)->offset;
-    if (bytes == 0 || intervals_[interval].size != bytes) return std::nullopt;
-    return interval;
+    // What has a place of its own in a body takes the other along, if that is free to go.
+    const auto& rooms = rooms_[index_of(root)];
+    if (body_of(output) != image::kNone && (order_ || rooms.size() != 1 || is_tied(rooms[0]))) {
+      return std::nullopt;
+    }
+    return root;
+  }
+
+  [[nodiscard]] bool is_tied(uint32_t interval) const {
+    return interval < tied_.size() && tied_[interval];
+  }
+
+  // One that a body moves.
+  void tie(uint32_t interval) {
+    tied_.resize(intervals_.size(), false);
+    tied_[interval] = true;
+  }
+
+  // Where several workers run at once, a body is one interval; else its members have their own.
+  void place_in_body(uint32_t node, ir::ValueId value, uint64_t bytes) {
+    const std::vector<uint32_t>& reads = reads_[index_of(value)];
+    const uint32_t body = body_of(value);
+    if (!order_) {
+      const uint32_t interval = add_interval(node, reads, bytes);
+      tie(interval);
+      place_of(value) = Place{ValueKind::kPlanned, interval};
+      rooms_[index_of(value)] = {interval};
+      return;
+    }
+    const auto& parts = prepared_.bodies[body];
+    uint32_t& interval = body_interval_[body];
+    if (interval == image::kNone) {
+      const auto last = tensor_of(module_, parts.back().value);
+      interval = add_interval(node, reads, parts.back().distance + (last.ok() ? last->bytes : 0));
+    } else {
+      extend(interval, node, reads);
+    }
+    const auto self = std::find_if(parts.begin(), parts.end(),
+                                   [&](const auto& part) { return part.value == value; });
+    place_of(value) = Place{ValueKind::kPlanned, interval, self->distance};
+    rooms_[index_of(value)] = {interval};
   }
 
   Status place_output(uint32_t node, size_t operand, ir::ValueId value) {
@@ -193,15 +296,33 @@ class CpuLowering {
     if (!tensor.ok()) return Status(tensor.status().detail());
     const std::vector<uint32_t>& reads = reads_[index_of(value)];
     const auto reused =
-        operand == 0 ? in_place_interval(node, tensor->bytes) : std::optional<uint64_t>();
+        operand == 0 ? in_place_root(node, value, tensor->bytes) : std::optional<ir::ValueId>();
     if (reused) {
-      intervals_[*reused].upper = uint64_t(reads.empty() ? node : reads.back()) + 1;
-      accesses_[*reused].insert(accesses_[*reused].end(), reads.begin(), reads.end());
-      place_of(value) = Place{ValueKind::kPlanned, *reused};
+      rooms_[index_of(value)] = rooms_[index_of(*reused)];
+      for (const uint32_t interval : rooms_[index_of(value)]) {
+        extend(interval, node, reads);
+        if (body_of(value) != image::kNone) tie(interval);
+      }
+      place_of(value) = place_of(*reused);
+    } else if (body_of(value) != image::kNone) {
+      place_in_body(node, value, tensor->bytes);
     } else {
-      place_of(value) = Place{ValueKind::kPlanned, add_interval(node, reads, tensor->bytes)};
+      const uint32_t interval = add_interval(node, reads, tensor->bytes);
+      place_of(value) = Place{ValueKind::kPlanned, interval};
+      rooms_[index_of(value)] = {interval};
     }
     return {};
+  }
+
+  void tie_bodies(Constraints& constraints) {
+    if (order_) return;
+    for (const auto& parts : prepared_.bodies) {
+      const auto first = static_cast<uint32_t>(place_of(parts.front().value)->offset);
+      for (size_t i = 1; i < parts.size(); ++i) {
+        const auto interval = static_cast<uint32_t>(place_of(parts[i].value)->offset);
+        constraints.ties.push_back({interval, first, parts[i].distance});
+      }
+    }
   }
 
   Status add_step(uint32_t index) {
@@ -264,6 +385,7 @@ class CpuLowering {
 
   const ir::Module& module_;
   const Prepared& prepared_;
+  const Sharing& sharing_;
   ModelBuilder builder_;
   image::Graph graph_{.role = image::GraphRole::kMain, .nodes = {}};
   // By node: a step, or behind all steps a copy into an output.
@@ -271,8 +393,12 @@ class CpuLowering {
   std::optional<schedule::RunOrder> order_;  // When there is a schedule.
   std::vector<Interval> intervals_;
   std::vector<Accesses> accesses_;            // One per interval.
+  std::vector<uint64_t> distances_;           // As Lowered::distances.
   std::vector<std::optional<Place>> places_;  // By root.
   std::vector<std::vector<uint32_t>> reads_;  // By root: nodes that read its bytes, ascending.
+  std::vector<std::vector<uint32_t>> rooms_;  // By root: its intervals, when it is planned.
+  std::vector<uint32_t> body_interval_;       // By body, where there is a schedule.
+  std::vector<bool> tied_;                    // By interval: it moves with a body.
   std::vector<uint32_t> image_value_;         // By value, or kNone.
   std::vector<uint32_t> input_values_;
   std::vector<uint32_t> copied_outputs_;  // Ports, ascending.
@@ -313,10 +439,12 @@ void drop_costly_schedule(Lowered& lowered) {
 
 }  // namespace
 
-Result<Lowered> lower_cpu(const ir::Module& module, const ScheduleRequest& request) {
+Result<Lowered> lower_cpu(const ir::Module& module, const ScheduleRequest& request,
+                          const Sharing& sharing) {
   auto prepared = prepare(module);
   if (!prepared.ok()) return std::move(prepared.status());
-  return CpuLowering(module, *prepared).run(request);
+  share_memory(module, *prepared, sharing, image::ImageModel().arena_alignment);
+  return CpuLowering(module, *prepared, sharing).run(request);
 }
 
 Result<std::string_view> place_values(Lowered& lowered, uint64_t plan_budget_ms) {
@@ -326,12 +454,14 @@ Result<std::string_view> place_values(Lowered& lowered, uint64_t plan_budget_ms)
   auto plan = lowered.schedule
                   ? plan_parallel_memory(lowered.intervals, lowered.accesses,
                                          schedule::RunOrder(*lowered.schedule), options)
-                  : plan_memory(lowered.intervals, options);
+                  : plan_memory(lowered.intervals, lowered.constraints, options);
   if (!plan.ok()) return std::move(plan.status());
   uint64_t end = 0;  // The plan's arena may be larger by the room of empty values.
-  for (image::Value& value : lowered.model.values) {
+  for (size_t i = 0; i < lowered.model.values.size(); ++i) {
+    image::Value& value = lowered.model.values[i];
     if (value.kind != ValueKind::kPlanned) continue;
     value.offset = plan->offsets[value.offset];
+    if (i < lowered.distances.size()) value.offset += lowered.distances[i];
     if (value.tensor.bytes > 0) end = std::max(end, value.offset + value.tensor.bytes);
   }
   drop_costly_schedule(lowered);

@@ -15,15 +15,19 @@ class ParallelPacking {
   ParallelPacking(std::span<const Interval> intervals, std::span<const Accesses> accesses,
                   const schedule::RunOrder& order, uint64_t alignment)
       : intervals_(intervals),
-        accesses_(accesses),
-        order_(order),
         parts_(order.parts()),
+        starts_(intervals.size() * parts_, UINT32_MAX),
         ends_(intervals.size() * parts_, 0) {
     for (uint32_t value = 0; value < intervals.size(); ++value) {
       sizes_.push_back((intervals[value].size + alignment - 1) & ~(alignment - 1));
       for (const uint32_t node : accesses[value]) {
         uint32_t& end = ends_[size_t{value} * parts_ + order.part_of(node)];
         end = std::max(end, order.position_of(node) + 1);
+        const auto done = order.done_before(node);
+        for (uint32_t part = 0; part < parts_; ++part) {
+          uint32_t& start = starts_[size_t{value} * parts_ + part];
+          start = std::min(start, done[part]);
+        }
       }
     }
   }
@@ -65,12 +69,12 @@ class ParallelPacking {
     return values;
   }
 
-  // Whether all that touches `first` has run before `then` is written.
+  // Whether all that touches `first` has run before anything touches `then`.
   [[nodiscard]] bool precedes(uint32_t first, uint32_t then) const {
-    const auto done = order_.done_before(accesses_[then].front());
+    const uint32_t* starts = &starts_[size_t{then} * parts_];
     const uint32_t* ends = &ends_[size_t{first} * parts_];
     for (uint32_t part = 0; part < parts_; ++part) {
-      if (ends[part] > done[part]) return false;
+      if (ends[part] > starts[part]) return false;
     }
     return true;
   }
@@ -111,11 +115,10 @@ class ParallelPacking {
   }
 
   std::span<const Interval> intervals_;
-  std::span<const Accesses> accesses_;
-  const schedule::RunOrder& order_;
   const uint32_t parts_;
   std::vector<uint64_t> sizes_;
-  std::vector<uint32_t> ends_;  // By value and part: the position behind the last access.
+  // By value and part: positions that have run before any access, the position behind the last.
+  std::vector<uint32_t> starts_, ends_;
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // parallel_planner.hpp: the static memory plan of a graph that several workers run by a schedule.
 //
 // Time is no line here. Two values may share bytes only when all nodes that touch the one have
-// certainly run before the node that writes the other, by the order of the schedule
+// certainly run before the first that touches the other, by the order of the schedule
 // (run_order.hpp): then no interleaving that the schedule allows has both alive. That also holds
 // for the order of the image, which is one of them.
 //
@@ -22,7 +22,7 @@ namespace davit::lowering {
 // More than these are planned for one worker only: a few seconds at most.
 inline constexpr size_t kParallelValuesMax = 16384;
 
-// Nodes that touch a value: first the one that writes it.
+// Nodes that touch a value.
 using Accesses = std::vector<uint32_t>;
 
 // `intervals` in the order of the image give sizes and the lower bound. One entry of `accesses`

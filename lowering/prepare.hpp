@@ -33,12 +33,35 @@ struct Step {
 };
 
 struct Prepared {
+  // A value that begins `distance` bytes after the beginning of something larger.
+  struct Part {
+    ir::ValueId value;
+    uint64_t distance;
+  };
+
   std::vector<Step> steps;  // In topological order.
   // By value: the value whose bytes it is a view of; itself for all others.
   std::vector<ir::ValueId> root;
   uint32_t aliased_nodes = 0;
 
+  // What share_memory() adds; until then, all of it is empty.
+  std::vector<uint64_t> distance;         // By value: where in its root it begins.
+  std::vector<std::vector<Part>> joined;  // By root: the roots that make it up, if no step does.
+  std::vector<std::vector<Part>> bodies;  // Roots that have to lie at these distances.
+  std::vector<uint32_t> body;             // By root: index in `bodies`, or image::kNone.
+  uint32_t joined_nodes = 0;
+
   [[nodiscard]] ir::ValueId root_of(ir::ValueId value) const { return root[index_of(value)]; }
+  [[nodiscard]] uint64_t distance_of(ir::ValueId value) const {
+    return distance.empty() ? 0 : distance[index_of(value)];
+  }
+  // The roots that steps write where a root lies, and where in it they begin: itself, or what it
+  // is joined of.
+  template <class Function>
+  void for_each_written(ir::ValueId of, Function&& function) const {
+    if (joined.empty() || joined[index_of(of)].empty()) return function(of, uint64_t{0});
+    for (const Part& part : joined[index_of(of)]) function(part.value, part.distance);
+  }
 };
 
 // Recipe and definition of one node.

@@ -26,8 +26,10 @@ std::vector<Edge> data_edges(const ir::Module& module, const Prepared& prepared,
   std::vector<Edge> edges;
   const auto read = [&](ir::ValueId value, uint32_t node) {
     if (value == ir::kNoValue) return;
-    const uint32_t from = writer[index_of(prepared.root_of(value))];
-    if (from != UINT32_MAX) edges.emplace_back(from, node);
+    prepared.for_each_written(prepared.root_of(value), [&](ir::ValueId written, uint64_t) {
+      const uint32_t from = writer[index_of(written)];
+      if (from != UINT32_MAX) edges.emplace_back(from, node);
+    });
   };
   const auto steps = static_cast<uint32_t>(prepared.steps.size());
   for (uint32_t i = 0; i < steps; ++i) {

@@ -104,6 +104,12 @@ struct Recipe {
   // Extra outputs after `outputs`: scratch of u8[bytes]. Their number does not depend on shapes;
   // with dynamic shapes the bytes are infer()'s, and what is here is ignored.
   std::vector<uint64_t> workspace_bytes;
+
+  // With static shapes, what makes the kernel needless where values lie in each other:
+  // output 0 is the bytes of the inputs, one after the other (Concat);
+  bool joins_inputs = false;
+  // output k is the bytes of input 0 from part_offsets[k] on (Split, Slice). Empty: it is not.
+  std::vector<uint64_t> part_offsets = {};
 };
 
 struct OperatorDefinition {

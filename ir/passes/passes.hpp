@@ -176,6 +176,14 @@ struct Pass {
 // In the order of a round of simplify().
 std::span<const Pass> all_passes();
 
+// What the lowering to static cpu graphs does with memory, in names and levels like those of
+// passes: view_parts, join_parts, work_in_place (lowering/share_memory.hpp).
+struct LoweringPass {
+  std::string_view name;
+  Level level;
+};
+std::span<const LoweringPass> lowering_passes();
+
 // Runs one pass and verifies the module; a broken one is DVT_INTERNAL and names the pass.
 Result<uint32_t> run_pass(const Pass& pass, ir::Module& module, Refusals& refusals);
 
@@ -218,6 +226,9 @@ struct SimplifyOptions {
   // which returns it. May be empty.
   std::function<Status(std::string_view pass, const ir::Module& module)> after_pass;
 };
+
+// Whether a pass of this name and level is to run.
+bool is_enabled(std::string_view name, Level level, const SimplifyOptions& options);
 
 // Dead nodes out, check_supported(), then the passes up to kEliminate until nothing changes, then
 // all of them until nothing changes. A pass is not run again before another has changed something.

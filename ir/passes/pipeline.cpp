@@ -40,6 +40,12 @@ constexpr std::array kPasses = {
     Pass{"fuse_attention", fuse_attention, Level::kFuse},
     Pass{"fuse_epilogues", fuse_epilogues, Level::kFuse},
 };
+constexpr std::array kLoweringPasses = {
+    LoweringPass{"view_parts", Level::kFold},
+    LoweringPass{"join_parts", Level::kFold},
+    LoweringPass{"work_in_place", Level::kFold},
+};
+
 constexpr size_t kLowerScans = 2;
 constexpr size_t kExpandSequencesAt = 3;
 constexpr size_t kFoldConstants = 4;
@@ -68,12 +74,15 @@ Status check_names(std::span<const std::string> names, std::string_view what,
     std::string optional_passes;
     bool found = std::any_of(rewrites.begin(), rewrites.end(),
                              [&](const Rewrite& rewrite) { return rewrite.name == name; });
-    for (const Pass& pass : kPasses) {
-      if (pass.level == Level::kRequired) continue;
-      found = found || pass.name == name;
+    const auto add = [&](std::string_view pass) {
+      found = found || pass == name;
       if (!optional_passes.empty()) optional_passes += ", ";
-      optional_passes += pass.name;
+      optional_passes += pass;
+    };
+    for (const Pass& pass : kPasses) {
+      if (pass.level != Level::kRequired) add(pass.name);
     }
+    for (const LoweringPass& pass : kLoweringPasses) add(pass.name);
     if (found) continue;
     return Status({.code = DVT_INVALID_ARGUMENT,
                    .stage = DVT_STAGE_OPTIMISE,
@@ -132,10 +141,7 @@ class Simplifier {
 
  private:
   [[nodiscard]] bool enabled(const Pass& pass) const {
-    if (pass.level == Level::kRequired) return true;
-    if (lists(options_.disabled, pass.name)) return false;
-    if (!options_.only.empty()) return lists(options_.only, pass.name);
-    return pass.level <= options_.level || lists(options_.enabled, pass.name);
+    return is_enabled(pass.name, pass.level, options_);
   }
 
   // Passes up to `level` until nothing changes.
@@ -242,6 +248,17 @@ Status check_supported(const ir::Module& module) {
 
 std::span<const Pass> all_passes() {
   return kPasses;
+}
+
+std::span<const LoweringPass> lowering_passes() {
+  return kLoweringPasses;
+}
+
+bool is_enabled(std::string_view name, Level level, const SimplifyOptions& options) {
+  if (level == Level::kRequired) return true;
+  if (lists(options.disabled, name)) return false;
+  if (!options.only.empty()) return lists(options.only, name);
+  return level <= options.level || lists(options.enabled, name);
 }
 
 Result<uint32_t> run_pass(const Pass& pass, ir::Module& module, Refusals& refusals) {

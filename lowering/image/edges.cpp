@@ -12,7 +12,7 @@ class EdgeFinder {
   explicit EdgeFinder(const ImageModel& model)
       : model_(model),
         written_(model.values.size(), false),
-        root_(model.values.size(), kNone),
+        roots_(model.values.size()),
         last_writer_(model.values.size()),
         edges_(model.graphs.size()) {
     for (const Graph& graph : model.graphs) {
@@ -69,23 +69,56 @@ class EdgeFinder {
     return order;
   }
 
-  // The value whose writer a reader of `value` depends on.
-  uint32_t source_of(uint32_t value) {
-    if (!in_memory(value)) return value;
-    uint32_t& root = root_[value];
-    if (root == kNone) {
-      const Value& v = model_.values[value];
-      const auto last = last_at_.find({v.kind, v.offset});
-      const bool is_view = !written_[value] && v.tensor.bytes != 0 && last != last_at_.end();
-      root = is_view ? last->second : value;
+  // The values whose writers a reader of `value` depends on: for a view, what was written last
+  // where it lies.
+  const std::vector<uint32_t>& sources_of(uint32_t value) {
+    std::vector<uint32_t>& roots = roots_[value];
+    if (!roots.empty()) return roots;
+    if (in_memory(value) && !written_[value] && model_.values[value].tensor.bytes != 0) {
+      roots = written_at(value);
     }
-    return root;
+    if (roots.empty()) roots.push_back(value);
+    return roots;
+  }
+
+  std::vector<uint32_t> written_at(uint32_t value) {
+    const Value& v = model_.values[value];
+    std::vector<uint32_t> found;
+    auto part = last_at_.upper_bound({v.kind, v.offset});
+    if (part != last_at_.begin() && overlap(std::prev(part)->second, value)) --part;
+    for (; part != last_at_.end() && overlap(part->second, value); ++part) {
+      found.push_back(part->second);
+    }
+    return found;
+  }
+
+  // Outputs have no addresses but their ports.
+  [[nodiscard]] bool overlap(uint32_t a, uint32_t b) const {
+    const Value& x = model_.values[a];
+    const Value& y = model_.values[b];
+    if (x.kind != y.kind || x.kind == ValueKind::kOutput) {
+      return x.kind == y.kind && x.offset == y.offset;
+    }
+    return x.offset < y.offset ? y.offset - x.offset < x.tensor.bytes
+                               : x.offset - y.offset < y.tensor.bytes;
   }
 
   void read(uint32_t value, uint32_t graph, uint32_t node) {
     if (!known(value)) return;
-    const Writer writer = last_writer_[source_of(value)];
-    if (writer.graph == graph && writer.node < node) edges_[graph].emplace_back(writer.node, node);
+    for (const uint32_t source : sources_of(value)) {
+      const Writer writer = last_writer_[source];
+      if (writer.graph == graph && writer.node < node) {
+        edges_[graph].emplace_back(writer.node, node);
+      }
+    }
+  }
+
+  // What lay there is gone.
+  void replace_at(uint32_t value) {
+    for (const uint32_t old : written_at(value)) {
+      last_at_.erase({model_.values[old].kind, model_.values[old].offset});
+    }
+    last_at_[{model_.values[value].kind, model_.values[value].offset}] = value;
   }
 
   void write(uint32_t value, uint32_t graph, uint32_t node) {
@@ -95,7 +128,7 @@ class EdgeFinder {
     const bool again = is_dynamic(v) && last_writer_[value].graph == graph;
     if ((launch && v.kind == ValueKind::kDevice) || again) read(value, graph, node);
     last_writer_[value] = {graph, node};
-    if (in_memory(value) && v.tensor.bytes != 0) last_at_[{v.kind, v.offset}] = value;
+    if (in_memory(value) && v.tensor.bytes != 0) replace_at(value);
   }
 
   void scan(uint32_t graph) {
@@ -108,9 +141,9 @@ class EdgeFinder {
 
   const ImageModel& model_;
   std::vector<bool> written_;
-  std::vector<uint32_t> root_;
+  std::vector<std::vector<uint32_t>> roots_;
   std::vector<Writer> last_writer_;
-  std::map<std::pair<ValueKind, uint64_t>, uint32_t> last_at_;
+  std::map<std::pair<ValueKind, uint64_t>, uint32_t> last_at_;  // Of one kind: disjoint.
   std::vector<Edges> edges_;
 };
 

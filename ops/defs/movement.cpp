@@ -36,6 +36,18 @@ Recipe movement_recipe(const NodeView& node, std::string_view kernel,
   return recipe;
 }
 
+// The axis of the node when all those before it have extent 1 in `extents`.
+std::optional<size_t> outermost_axis(const NodeView& node, const std::vector<int64_t>& extents) {
+  const auto rank = static_cast<int64_t>(extents.size());
+  const auto axis = normalise_axis(node.attribute_int("axis", 0), rank);
+  if (!axis) return std::nullopt;
+  const auto along = static_cast<size_t>(*axis);
+  for (size_t d = 0; d < along; ++d) {
+    if (extents[d] != 1) return std::nullopt;
+  }
+  return along;
+}
+
 // Kernels have fixed room for per-axis attributes.
 Status check_rank(const NodeView& node) {
   const ir::Shape* shape = node.input_shape(0);
@@ -100,7 +112,10 @@ Status infer_concat(const NodeView& node, std::span<InferredOutput> outputs) {
 
 Result<Recipe> recipe_concat(const NodeView& node) {
   if (node.input_count() == 1) return alias_recipe(node);
-  return plain_recipe(node, find_kernel("Concat"), axis_bytes(node));
+  Recipe recipe = plain_recipe(node, find_kernel("Concat"), axis_bytes(node));
+  const auto extents = node.output_extents(0);
+  recipe.joins_inputs = extents && outermost_axis(node, *extents);
+  return recipe;
 }
 
 // ---- Split ------------------------------------------------------------------------------------
@@ -163,6 +178,21 @@ Status infer_split(const NodeView& node, std::span<InferredOutput> outputs) {
   return {};
 }
 
+// Where the parts begin in the input, if each lies there in one piece; else empty.
+std::vector<uint64_t> split_offsets(const NodeView& node) {
+  const auto extents = node.input_extents(0);
+  const auto axis = extents ? outermost_axis(node, *extents) : std::nullopt;
+  std::vector<uint64_t> offsets;
+  uint64_t offset = 0;
+  for (uint32_t i = 0; axis && i < node.output_count(); ++i) {
+    const auto part = node.output_extents(i);
+    if (!part) return {};
+    offsets.push_back(offset);
+    offset += element_count(part) * dvt_dtype_size(node.input_dtype(0));
+  }
+  return offsets;
+}
+
 Result<Recipe> recipe_split(const NodeView& node) {
   if (node.module().outputs(node.id()).size() == 1) return alias_recipe(node);
   for (uint32_t i = 0; i < node.output_count(); ++i) {
@@ -192,7 +222,9 @@ Result<Recipe> recipe_split(const NodeView& node) {
   } else {
     record.count = node.opset() >= 18 ? DVT_SPLIT_RAGGED : DVT_SPLIT_EQUAL;
   }
-  return movement_recipe(node, "Split", attribute_bytes(record), std::move(inputs));
+  Recipe recipe = movement_recipe(node, "Split", attribute_bytes(record), std::move(inputs));
+  recipe.part_offsets = split_offsets(node);
+  return recipe;
 }
 
 // ---- Transpose --------------------------------------------------------------------------------
@@ -269,7 +301,9 @@ Result<Recipe> recipe_slice(const NodeView& node) {
     inputs.resize(i + 2, ir::kNone);
     inputs[i + 1] = i + 1;
   }
-  return movement_recipe(node, "Slice", attribute_bytes(*record), std::move(inputs));
+  Recipe recipe = movement_recipe(node, "Slice", attribute_bytes(*record), std::move(inputs));
+  if (const auto offset = piece_offset(node, *record)) recipe.part_offsets = {*offset};
+  return recipe;
 }
 
 Status infer_slice(const NodeView& node, std::span<InferredOutput> outputs) {

@@ -131,4 +131,37 @@ Result<DvtSliceAttributes> slice_attributes(const NodeView& node) {
   return DvtSliceAttributes{.starts = *starts, .ends = *ends, .axes = *axes, .steps = *steps};
 }
 
+std::optional<uint64_t> piece_offset(const NodeView& node, const DvtSliceAttributes& record) {
+  const auto from = node.input_extents(0);
+  const auto to = node.output_extents(0);
+  const int64_t count = record.starts.count;
+  for (const DvtIntegerList* list : {&record.starts, &record.ends, &record.axes, &record.steps}) {
+    if (list->count == DVT_LIST_INPUT) return std::nullopt;
+  }
+  if (!from || !to || from->size() != to->size() || count < 0) return std::nullopt;
+  std::vector<int64_t> first(from->size(), 0);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto axis = normalise_axis(record.axes.count < 0 ? i : record.axes.values[i],
+                                     static_cast<int64_t>(from->size()));
+    const int64_t step = record.steps.count < 0 ? 1 : record.steps.values[i];
+    if (!axis) return std::nullopt;
+    const auto a = static_cast<size_t>(*axis);
+    if (step != 1 && (*to)[a] != 1) return std::nullopt;
+    int64_t remaining = 0;
+    dvt_slice_axis((*from)[a], record.starts.values[i], record.ends.values[i], step, &first[a],
+                   &remaining);
+  }
+  // Whole rows of the first axis that more than one index of is left.
+  uint64_t offset = 0;
+  bool whole = true;  // Of the axes from here on.
+  uint64_t stride = dvt_dtype_size(node.input_dtype(0));
+  for (size_t a = from->size(); a-- > 0;) {
+    if ((*to)[a] == 0 || (!whole && (*to)[a] != 1)) return std::nullopt;
+    whole = whole && (*to)[a] == (*from)[a];
+    offset += static_cast<uint64_t>(first[a]) * stride;
+    stride *= static_cast<uint64_t>((*from)[a]);
+  }
+  return offset;
+}
+
 }  // namespace davit::ops

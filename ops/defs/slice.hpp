@@ -17,4 +17,8 @@ Result<ir::Shape> sliced_shape(const NodeView& node);
 // The kernel's record. Lists are DVT_LIST_INPUT where an input is not constant.
 Result<DvtSliceAttributes> slice_attributes(const NodeView& node);
 
+// Where in input 0 the output begins, in bytes, when it lies there in one piece. nullopt also when
+// shapes or parameters are not known, or the output is empty.
+std::optional<uint64_t> piece_offset(const NodeView& node, const DvtSliceAttributes& record);
+
 }  // namespace davit::ops

@@ -109,9 +109,8 @@ TEST_CASE("views read the memory of the last value at their address") {
   CHECK(main_message("planned a: f32[2] @0\nplanned v: f32[2, 2] @0\nplanned b: f32[4] @64\n",
                      "a = test.Split(x)\nb = test.Copy(v)\n") ==
         "graphs[0].inputs[1]: value 3 \"v\" is a view of 2 \"a\", and larger");
-  // Only views of whole values: another address is other memory.
-  CHECK(main_message("planned a: f32[32] @0\nplanned v: f32[4] @64\nplanned b: f32[4] @128\n",
-                     "a = test.Run(x)\nb = test.Copy(v)\n") ==
+  CHECK(main_message("planned a: f32[4] @64\nplanned v: f32[4] @0\nplanned b: f32[4] @128\n",
+                     "a = test.Copy(x)\nb = test.Copy(v)\n") ==
         "graphs[0].inputs[1]: value 3 \"v\" is read, but nothing was written at its address");
   // Views of inputs and outputs.
   CHECK(main_message("view v: f32[2, 2] of input \"x\"\nplanned b: f32[4]\n",
@@ -121,6 +120,73 @@ TEST_CASE("views read the memory of the last value at their address") {
   CHECK(main_message("output y: f32[4]\nview v: f32[2, 2] of output \"y\"\nplanned b: f32[4]\n",
                      "b = test.Copy(v)\ny = test.Copy(x)\n") ==
         "graphs[0].inputs[0]: value 3 \"v\" is read, but nothing was written at its address");
+}
+
+TEST_CASE("views may lie inside a value, or be made up of several") {
+  const std::string inside =
+      "planned a: f32[32] @0\nplanned v: f32[16] @64\nplanned b: f32[16] @128\n";
+  CHECK(main_message(inside, "a = test.Run(x)\nb = test.Copy(v)\n") == "");
+  CHECK(main_message("planned a: f32[32] @0\nplanned v: f32[32] @64\nplanned b: f32[4] @192\n",
+                     "a = test.Run(x)\nb = test.Copy(v)\n") ==
+        "graphs[0].inputs[1]: value 3 \"v\" is a view of 2 \"a\", and larger");
+  const std::string joined =
+      "planned a: f32[16] @0\nplanned b: f32[16] @64\nplanned v: f32[32] @0\n"
+      "planned c: f32[16] @128\n";
+  CHECK(main_message(joined, "a = test.Run(x)\nb = test.Run(x)\nc = test.Run(v)\n") == "");
+  CHECK(main_message(joined, "b = test.Run(x)\na = test.Run(b)\nc = test.Run(v, a)\n") == "");
+  // Every byte must have been written by what is still there.
+  CHECK(main_message(joined, "a = test.Run(x)\nc = test.Run(v)\nb = test.Run(x)\n") ==
+        "graphs[0].inputs[1]: value 4 \"v\" is a view of 2 \"a\", and larger");
+  CHECK(main_message(joined, "b = test.Run(x)\nc = test.Run(v)\na = test.Run(x)\n") ==
+        "graphs[0].inputs[1]: value 4 \"v\" is read, but nothing was written at its address");
+  CHECK(main_message("planned a: f32[12] @0\nplanned b: f32[16] @64\nplanned v: f32[32] @0\n"
+                     "planned c: f32[16] @128\n",
+                     "a = test.Run(x)\nb = test.Run(x)\nc = test.Run(v)\n") ==
+        "graphs[0].inputs[2]: value 4 \"v\" is a view of 2 \"a\", and larger");
+}
+
+TEST_CASE("what a view is made up of lives as long as the view") {
+  const std::string values =
+      "planned a: f32[16] @0\nplanned b: f32[16] @64\nplanned v: f32[32] @0\n";
+  // c overwrites b before v is read again.
+  CHECK(
+      main_message(values + "planned c: f32[16] @64\nplanned d: f32[16] @128\n",
+                   "a = test.Run(x)\nb = test.Run(x)\nd = test.Run(v)\nc = test.Run(x)\n"
+                   "test.Run(v)\n") ==
+      "values.offset[5]: value 5 \"c\" at [64, 128) shares memory with value 3 \"b\" at [64, 128), "
+      "and both are live at graphs[0] node 3");
+  // A part may replace what another value has left, but not what a view still shows.
+  CHECK(main_message(values + "planned c: f32[16] @64\nplanned d: f32[16] @128\n",
+                     "a = test.Run(x)\nc = test.Run(x)\nd = test.Run(c)\nb = test.Run(x)\n"
+                     "test.Run(v)\n") == "");
+  const std::string piece =
+      "planned a: f32[32] @0\nplanned v: f32[16] @64\nplanned c: f32[16] @0\n";
+  CHECK(main_message(piece, "a = test.Run(x)\ntest.Run(v)\nc = test.Run(x)\ntest.Run(v)\n")
+            .find("values.offset[4]: value 4 \"c\" at [0, 64) shares memory with value 2 \"a\"") ==
+        0);
+}
+
+TEST_CASE("readers of a view come after all that it is made up of") {
+  const std::string text =
+      "davit 1.0 target cpu\ninput x: f32[4]\nplanned a: f32[16] @0\nplanned b: f32[16] @64\n"
+      "planned v: f32[32] @0\nplanned c: f32[16] @128\ngraph main {\n"
+      "a = test.Run(x)\nb = test.Run(x)\nc = test.Run(v)\n}\n";
+  // Node 2 comes after one of the others alone, by the rows of successors {1}, {2} or {1, 2}, {}.
+  const auto message = [&](uint32_t first_row) {
+    return open_message(with_metadata(assemble(text), [&](schema::Image& image) {
+      schema::Graph& graph = *image.mutable_graphs()->GetMutableObject(0);
+      REQUIRE(graph.succ()->size() == 2);
+      graph.mutable_succ()->Mutate(0, 1);
+      graph.mutable_succ()->Mutate(1, 2);
+      graph.mutable_succ_off()->Mutate(1, first_row);
+      graph.mutable_indegree()->Mutate(1, 1);
+      graph.mutable_indegree()->Mutate(2, 1);
+    }));
+  };
+  CHECK(message(1) ==
+        "graphs[0].succ: node 2 must be a successor of node 0, whose value 3 \"v\" it uses");
+  CHECK(message(2) ==
+        "graphs[0].succ: node 2 must be a successor of node 1, whose value 3 \"v\" it uses");
 }
 
 TEST_CASE("empty values need no memory") {

@@ -22,6 +22,21 @@ using davit::testing::TinyModule;
 
 namespace {
 
+// Cuts two values in halves, and puts a half of each back together.
+davit::ir::ValueId cut_and_join(TinyModule& tiny, davit::ir::ValueId a, davit::ir::ValueId b,
+                                int64_t rows, const std::string& name) {
+  const auto half = [&](davit::ir::ValueId from, int64_t first, const std::string& suffix) {
+    const auto starts =
+        tiny.constant(name + suffix + "s", davit::ir::make_i64_tensor({1}, {first}));
+    const auto ends =
+        tiny.constant(name + suffix + "e", davit::ir::make_i64_tensor({1}, {first + rows / 2}));
+    const auto cut = tiny.node("Slice", {from, starts, ends}, name + suffix);
+    return tiny.node("Sigmoid", {cut}, name + suffix + "r");
+  };
+  const auto left = half(a, 0, "l");
+  return tiny.node("Concat", {left, half(b, rows / 2, "h")}, name, {{"axis", int64_t(0)}});
+}
+
 // Many short lives, so that memory is used again and again.
 davit::ir::Module random_module(uint32_t seed, int64_t rows) {
   std::mt19937 random(seed);
@@ -35,6 +50,11 @@ davit::ir::Module random_module(uint32_t seed, int64_t rows) {
     const std::string name = "v" + std::to_string(i);
     const char* const unary[] = {"Relu", "Sigmoid", "Neg", "Identity"};
     const char* const binary[] = {"Add", "Mul", "Sub"};
+    if (random() % 6 == 0) {
+      const auto a = operand();
+      values.push_back(cut_and_join(tiny, a, operand(), rows, name));
+      continue;
+    }
     values.push_back(random() % 2 == 0
                          ? tiny.node(unary[random() % 4], {operand()}, name)
                          : tiny.node(binary[random() % 3], {operand(), operand()}, name));
@@ -124,6 +144,7 @@ TEST_CASE("no interleaving of a schedule has two values alive that share a byte"
   uint32_t schedules = 0;
   uint64_t conflicts = 0;
   uint64_t unordered = 0;
+  uint32_t joined = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     const auto compiled =
@@ -131,6 +152,7 @@ TEST_CASE("no interleaving of a schedule has two values alive that share a byte"
     REQUIRE_MESSAGE(compiled.ok(), compiled.status().to_string());
     if (compiled->report.schedule_workers == 0) continue;
     ++schedules;
+    joined += compiled->report.joined_nodes;
     CHECK(compiled->report.schedule_ns < compiled->report.sequential_ns);
     const davit::testing::AlignedBytes memory(compiled->bytes);
     auto opened = davit::exec::open_image_memory(
@@ -153,6 +175,7 @@ TEST_CASE("no interleaving of a schedule has two values alive that share a byte"
   CHECK(schedules > 100);
   CHECK(conflicts > 1000);
   CHECK(unordered > 1000);
+  CHECK(joined > 100);
 }
 
 TEST_CASE("nodes that share bytes are ordered as in the image") {

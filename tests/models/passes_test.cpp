@@ -150,6 +150,11 @@ int main(int argc, char** argv) {
                  {.only_passes = {std::string(pass.name)}}, nullptr) &&
            good;
   }
+  for (const davit::passes::LoweringPass& pass : davit::passes::lowering_passes()) {
+    good = check(sample, "only " + std::string(pass.name),
+                 {.only_passes = {std::string(pass.name)}}, nullptr) &&
+           good;
+  }
   good = check_golden(std::string(data) + "/golden_passes.json", name, numbers) && good;
   return good ? 0 : 1;
 }
