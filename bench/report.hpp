@@ -156,6 +156,7 @@ struct Timing {
 
 struct Contest {
   std::vector<double> median_ns;  // Of one call of each contender.
+  std::vector<double> best_ns;    // Likewise: its least disturbed sample.
   std::vector<double> ratio;      // Of each to the last contender, as described above.
 };
 
@@ -189,6 +190,7 @@ inline Contest measure(const std::vector<std::function<void()>>& contenders,
       ratios.push_back(of_one[round] / samples.back()[round]);
     }
     contest.median_ns.push_back(median(of_one));
+    contest.best_ns.push_back(*std::min_element(of_one.begin(), of_one.end()));
     contest.ratio.push_back(median(std::move(ratios)));
   }
   return contest;

@@ -63,6 +63,10 @@ class CrewSlots : public Crew {
     for (uint32_t turn = 1;; ++turn) {
       const uintptr_t word = slot.word.load(std::memory_order_relaxed);
       if (word > kBusy) {
+        // The job's first lines come over while the slot is fought for.
+        for (uintptr_t line = 0; line < 4; ++line) {
+          __builtin_prefetch(reinterpret_cast<const char*>(word) + 64 * line);
+        }
         if (!replace(index, word, kBusy)) continue;
         reinterpret_cast<Job*>(word)->help(index + 1);
         slot.word.store(kAttended, std::memory_order_release);

@@ -37,6 +37,7 @@
 #include "exec/mt_topo/job.hpp"
 #include "exec/mt_topo/join.hpp"
 #include "exec/mt_topo/mailbox.hpp"
+#include "exec/mt_topo/platform.hpp"
 #include "exec/mt_topo/strand.hpp"
 #include "exec/mt_topo/topology.hpp"
 
@@ -235,10 +236,10 @@ class Dynamic<Platform>::Worker {
   // fit the cache: this unit's body hides the way.
   void fetch_ahead(const uint32_t* arc, const uint32_t* end) const noexcept {
     for (const uint32_t* const few = std::min(end, arc + 4); arc < few; ++arc) {
-      __builtin_prefetch(&joins_[*arc & kUnitMask], 1);
+      fetch_to_write(&joins_[*arc & kUnitMask]);
     }
     if (head_ != tail_) {
-      __builtin_prefetch(steps_[begin_[ring_[head_ & mask_] & kUnitMask]].ctx, 1);
+      fetch_to_write(steps_[begin_[ring_[head_ & mask_] & kUnitMask]].ctx);
     }
   }
 

@@ -2,8 +2,8 @@
 
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
+#include <pthread.h>
 #include <sched.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -132,18 +132,28 @@ class Helpers final : public CrewSlots<RealThreads>, public std::enable_shared_f
   std::atomic<uint32_t> tasks_{0};
 };
 
+// How many forks led to this process since it first made a pool. Every run asks, and getpid(2)
+// would cost it more than a hundred nodes.
+std::atomic<uint32_t> forks{0};
+uint32_t count_forks() {
+  static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  if (registered != 0) throw std::bad_alloc();  // It has no other reason.
+  return forks.load(std::memory_order_relaxed);
+}
+
 class TbbPool final : public Pool {
  public:
   TbbPool(const PoolOptions& options, uint32_t workers)
       : workers_(workers),
         spin_ns_(std::clamp<int64_t>(options.spin_us, 0, 1'000'000) * 1000),
-        owner_pid_(::getpid()) {
+        made_after_(count_forks()) {
     if (workers > 1) helpers_ = std::make_shared<Helpers>(workers - 1, spin_ns_);
   }
 
   ~TbbPool() override {
     if (helpers_ == nullptr) return;
-    if (owner_pid_ == ::getpid()) {
+    if (is_mine()) {
       helpers_->retire();
     } else {
       // What oneTBB knows of threads is the parent's. Nothing here can be given back.
@@ -155,14 +165,17 @@ class TbbPool final : public Pool {
 
   [[nodiscard]] uint32_t workers() const noexcept override { return workers_; }
   [[nodiscard]] int64_t spin_ns() const noexcept override { return spin_ns_; }
-  [[nodiscard]] Crew* crew() noexcept override {
-    return owner_pid_ == ::getpid() ? helpers_.get() : nullptr;
-  }
+  [[nodiscard]] Crew* crew() noexcept override { return is_mine() ? helpers_.get() : nullptr; }
 
  private:
+  // Threads do not survive a fork.
+  [[nodiscard]] bool is_mine() const noexcept {
+    return forks.load(std::memory_order_relaxed) == made_after_;
+  }
+
   uint32_t workers_;
   int64_t spin_ns_;
-  pid_t owner_pid_;
+  uint32_t made_after_;
   std::shared_ptr<Helpers> helpers_;
 };
 

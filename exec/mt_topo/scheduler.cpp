@@ -107,13 +107,14 @@ struct Scheduler::State {
     return wanted == Mode::kAutomatic && settled == Mode::kAutomatic;
   }
 
+  [[nodiscard]] Crew* crew() const noexcept { return pool == nullptr ? nullptr : pool->crew(); }
+
   Outcome run(Mode mode, const RunControl& control, const RunObserver* observer) noexcept {
-    Crew* crew = pool == nullptr ? nullptr : pool->crew();
     switch (mode) {
       case Mode::kPlanned:
-        return planned->run(crew, control, observer);
+        return planned->run(crew(), control, observer);
       case Mode::kDynamic:
-        return run_dynamic(crew, control, observer);
+        return run_dynamic(crew(), control, observer);
       default:
         return run_sequential(control, observer);
     }

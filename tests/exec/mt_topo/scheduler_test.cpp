@@ -1,6 +1,8 @@
 // The scheduler against the sequential loop: random graphs, all modes, 1 to 4 workers; failures at
 // every node; limits; pools shared, nested and torn down.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -323,6 +325,31 @@ TEST_CASE("create, run, destroy: no hang, also when helpers are asleep or just c
     check_run(graph, *make(graph, plan, pool, kModes[1 + cycle % 2]), expected);
   }
 }
+
+#if !defined(__SANITIZE_THREAD__)
+TEST_CASE("the child of a fork has no helpers, and runs all the same") {
+  std::mt19937 random(5);
+  WorkGraph graph;
+  graph.build(test::random_edges(random, 50));
+  const Expected expected = run_sequentially(graph);
+  const auto pool = make_pool(2);
+  const auto scheduler = make(graph, graph.plan(2), pool, Mode::kPlanned);
+  check_run(graph, *scheduler, expected);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    graph.reset();
+    const bool right = pool->crew() == nullptr && scheduler->run().code == DVT_OK &&
+                       graph.results() == expected.results;
+    ::_exit(right ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(pool->crew() != nullptr);
+  check_run(graph, *scheduler, expected);
+}
+#endif
 
 TEST_CASE("the choice is visible") {
   WorkGraph chain;

@@ -1,0 +1,221 @@
+// scheduler_engine.cpp: what a run costs beside its nodes: lanes, starting, handing over, waiting.
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench/scheduler_graphs.hpp"
+#include "exec/mt_topo/platform.hpp"
+
+namespace davit::bench {
+
+using mt_topo::Mode;
+using mt_topo::Pool;
+using mt_topo::RealThreads;
+using mt_topo::Scheduler;
+
+// Nodes that alternate between the lanes, 1 to 3 workers on what cores there are.
+void measure_lanes(Report& report, const std::string& name, const Edges& edges) {
+  const Graph graph(name, edges, run_empty, true);
+  const schedule::Plan plan = graph.plan(2, 2);
+  std::vector<std::unique_ptr<Scheduler>> schedulers;
+  for (const uint32_t workers : {1U, 2U, 3U}) {
+    schedulers.push_back(make(graph, plan, make_pool(workers), Mode::kDynamic));
+  }
+  const Contest contest =
+      measure({runs(schedulers[0]), runs(schedulers[1]), runs(schedulers[2])}, kTiming);
+  for (size_t i = 0; i < 3; ++i) {
+    report.add({.metric = name + ", mixed lanes, empty, dynamic, workers: " + std::to_string(i + 1),
+                .value = contest.median_ns[i] / static_cast<double>(graph.count()),
+                .unit = "ns/node"},
+               graph.count() > 20'000 ? std::nullopt : std::optional(i == 2 ? 180.0 : 60.0));
+  }
+}
+
+void measure_starts(Report& report, const std::shared_ptr<Pool>& pool) {
+  const Graph small("CNN-like", cnn_like(), run_empty, false);
+  const auto scheduler = make(small, small.plan(2, 2), pool, Mode::kAutomatic);
+  const Contest contest = measure({runs(scheduler)}, kTiming);
+  report.add({.metric = "150 empty nodes, caller to caller, default",
+              .value = contest.median_ns[0],
+              .unit = "ns"},
+             1000);
+
+  Graph large("1,000,000 nodes", layered(1000, 1000), run_empty, false);
+  const auto failing = [](void*) -> int32_t { return DVT_END_OF_SEQUENCE; };
+  large.steps[0].fn = failing;
+  const std::vector<double> cost(large.count(), 1000.0);
+  const schedule::Plan plan = large.plan(1000, 2);
+  for (const Mode mode : {Mode::kSequential, Mode::kPlanned, Mode::kDynamic}) {
+    const mt_topo::PlanTables tables = {plan.part_offsets, plan.order, plan.wait_offsets,
+                                        plan.waits};
+    auto early = Scheduler::create(large.tables(), &tables, pool, {.mode = mode});
+    if (!early.ok()) std::_Exit(1);
+    const Contest exits = measure({[&] { (void)(*early)->run(); }}, kTiming);
+    report.add({.metric = std::string("1,000,000 nodes, end of sequence at the first, ") +
+                          mt_topo::mode_name(mode),
+                .value = exits.median_ns[0],
+                .unit = "ns"},
+               2000);
+  }
+}
+
+namespace {
+
+constexpr int64_t kGiveUpNs = 1'000'000;
+
+// Two nodes that meet: each waits until the other has begun, and notes when it did.
+struct Meeting {
+  struct Side {
+    Meeting* meeting;
+    alignas(64) std::atomic<int64_t> begun{0};
+  };
+  Side sides[2] = {{this}, {this}};
+
+  static int32_t run(void* context) {
+    auto* mine = static_cast<Side*>(context);
+    Side* other = mine == &mine->meeting->sides[0] ? mine + 1 : mine - 1;
+    const int64_t now = RealThreads::now_ns();
+    mine->begun.store(now, std::memory_order_release);
+    while (other->begun.load(std::memory_order_acquire) == 0) {
+      if (RealThreads::now_ns() - now > kGiveUpNs) return DVT_TIMEOUT;
+      RealThreads::relax();
+    }
+    return DVT_OK;
+  }
+};
+
+// From the caller's first look at the clock to the begin of the later node, which a helper runs
+// that was spinning between runs. Median of 2,000.
+double call_ns(const std::shared_ptr<Pool>& pool, Mode mode) {
+  Meeting meeting;
+  const DvtStep steps[] = {{Meeting::run, &meeting.sides[0]}, {Meeting::run, &meeting.sides[1]}};
+  const std::vector<uint32_t> none = {0, 0, 0};
+  const std::vector<uint32_t> parts = {0, 1, 2};
+  const std::vector<uint32_t> order = {0, 1};
+  const mt_topo::PlanTables plan = {parts, order, none, {}};
+  auto made = Scheduler::create({steps, none, {}, std::span(none).first(2), {}, {}}, &plan, pool,
+                                {.mode = mode});
+  if (!made.ok()) std::_Exit(1);
+  std::vector<double> samples;
+  for (int i = 0; i < 2000; ++i) {
+    for (Meeting::Side& side : meeting.sides) side.begun.store(0, std::memory_order_relaxed);
+    const int64_t begin = RealThreads::now_ns();
+    if ((*made)->run().code != DVT_OK) continue;  // Alone, to learn; or nobody came in time.
+    samples.push_back(
+        double(std::max(meeting.sides[0].begun.load(), meeting.sides[1].begun.load()) - begin));
+  }
+  return samples.empty() ? 1e9 : median(samples);
+}
+
+// A chain whose nodes take turns on two workers, so that each waits for the flag of the other.
+double flag_ns(const std::shared_ptr<Pool>& pool) {
+  constexpr uint32_t kNodes = 2000;
+  const Graph graph("turns", chain(kNodes), run_empty, false);
+  schedule::Plan plan;
+  plan.part_offsets = {0, kNodes / 2, kNodes};
+  plan.wait_offsets = {0};
+  for (uint32_t position = 0; position < kNodes; ++position) {
+    const uint32_t part = position / (kNodes / 2);
+    const uint32_t node = 2 * (position % (kNodes / 2)) + part;
+    plan.order.push_back(node);
+    if (node > 0) plan.waits.push_back((node - 1) / 2 + (1 - part) * (kNodes / 2));
+    plan.wait_offsets.push_back(static_cast<uint32_t>(plan.waits.size()));
+  }
+  const auto scheduler = make(graph, plan, pool, Mode::kPlanned);
+  return measure({runs(scheduler)}, kTiming).median_ns[0] / kNodes;
+}
+
+double cpu_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
+}
+
+// Share of one core that the process uses meanwhile.
+double core_share(const Run& run) {
+  const double cpu = cpu_ns();
+  const double wall = now_ns(Clock::kWall);
+  run();
+  return (cpu_ns() - cpu) / (now_ns(Clock::kWall) - wall);
+}
+
+void nap() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+}
+
+}  // namespace
+
+void measure_hand_over(Report& report, const std::shared_ptr<Pool>& pool) {
+  // A flag is one line that goes over, a run is about four one after the other; where each takes
+  // long, so does the hand-over.
+  const auto add = [&](const std::string& what, double value, double trips, double trip) {
+    report.add({.metric = "hand-over: " + what, .value = value, .unit = "ns"},
+               std::max(200.0, trips * trip));
+  };
+  const double trip = round_trip_ns();
+  report.add({.metric = "hand-over: cache line round trip", .value = trip, .unit = "ns"});
+  add("a flag, to a worker that waits for it", flag_ns(pool), 1.5, trip);
+  add("a run, to a helper that spins, planned", call_ns(pool, Mode::kPlanned), 4, trip);
+  add("a run, to a helper that spins, dynamic", call_ns(pool, Mode::kDynamic), 4, trip);
+}
+
+void measure_idle(Report& report, const std::shared_ptr<Pool>& pool) {
+  const auto add = [&](const std::string& what, const Run& run, double limit) {
+    report.add({.metric = "idle: " + what, .value = core_share(run), .unit = "cores"}, limit);
+  };
+  const Graph graph("wavefront", wavefront(100), run_empty, false);
+  const schedule::Plan plan = graph.plan(1000, 2);
+  const auto planned = make(graph, plan, pool, Mode::kPlanned);
+  (void)planned->run();
+  add("no run", nap, 0.01);
+  Graph long_task("one long node, then two", {{}, {0}, {0}, {1, 2}}, run_empty, false);
+  long_task.steps[0].fn = [](void*) -> int32_t {
+    nap();
+    return DVT_OK;
+  };
+  for (const Mode mode : {Mode::kPlanned, Mode::kDynamic}) {
+    const schedule::Plan two = long_task.plan(1e6, 2);
+    const mt_topo::PlanTables two_tables = {two.part_offsets, two.order, two.wait_offsets,
+                                            two.waits};
+    auto waiting = Scheduler::create(long_task.tables(), &two_tables, pool, {.mode = mode});
+    if (!waiting.ok()) std::_Exit(1);
+    add(
+        std::string("one long node, ") + mt_topo::mode_name(mode), [&] { (void)(*waiting)->run(); },
+        0.05);
+  }
+}
+
+void measure_cycles(Report& report, const std::shared_ptr<Pool>& pool) {
+  constexpr int kCycles = 100'000;
+  const Graph graph("wavefront", wavefront(4), run_empty, false);
+  const Graph other("wavefront", wavefront(10), run_microsecond, false);
+  const auto busy = make(other, other.plan(1000, 2), pool, Mode::kPlanned);
+  const schedule::Plan plan = graph.plan(1000, 2);
+  const mt_topo::PlanTables tables = {plan.part_offsets, plan.order, plan.wait_offsets, plan.waits};
+  std::atomic<bool> over{false};
+  std::thread meanwhile([&] {
+    while (!over.load()) (void)busy->run();
+  });
+  const double begin = now_ns(Clock::kWall);
+  for (int cycle = 0; cycle < kCycles; ++cycle) {
+    auto made = Scheduler::create(graph.tables(), &tables, pool,
+                                  {.mode = cycle % 2 == 0 ? Mode::kPlanned : Mode::kDynamic});
+    if (!made.ok() || (*made)->run().code != DVT_OK) std::_Exit(1);
+  }
+  const double each = (now_ns(Clock::kWall) - begin) / kCycles;
+  over.store(true);
+  meanwhile.join();
+  report.add({.metric = "cycles: create, run, destroy, 100,000 times while another runs",
+              .value = each,
+              .unit = "ns each"});
+}
+
+}  // namespace davit::bench
