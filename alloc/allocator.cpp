@@ -18,7 +18,11 @@ DvtAllocator::DvtAllocator(const DvtAllocatorOptions& options)
       reserve_bytes_(options.reserve_bytes),
       segment_bytes_(options.segment_bytes),
       limit_bytes_(options.limit_bytes),
-      watermark_bytes_(options.watermark_bytes),
+      limit_units_(options.limit_bytes / options.alignment),
+      ceiling_bytes_(ranges_.commits()
+                         ? davit::checked_align(limit_bytes_, segment_bytes_).value_or(UINT64_MAX)
+                         : limit_bytes_),
+      watermark_bytes_(std::min(options.watermark_bytes, ceiling_bytes_)),
       keeps_whole_(options.source->commit == nullptr) {}
 
 DvtCode DvtAllocator::acquire_slowly(uint64_t bytes, uint32_t owner, SpanId* out) {
@@ -45,6 +49,7 @@ DvtCode DvtAllocator::acquire_cached(uint64_t bytes, uint32_t owner, SpanId* out
   const uint64_t units = (std::max<uint64_t>(bytes, 1) - 1) / alignment_ + 1;
   if (units > UINT32_MAX || !heap_.prepare(1)) return DVT_OUT_OF_MEMORY;
   const auto wanted = static_cast<uint32_t>(units);
+  if (passes_limit(wanted)) return DVT_OUT_OF_MEMORY;
   SpanId id = heap_.take_exact(wanted, owner);
   if (id == 0) {
     heap_.settle_parked();
@@ -75,15 +80,19 @@ DvtCode DvtAllocator::recover(uint32_t units, SpanId* found) {
   if (hooks_.other_pools != nullptr) hooks_.other_pools(hooks_.user, bytes);
   heap_.settle_parked();
   // What has to be given back so that a piece of its own for this request stays below the limit.
-  const uint64_t room = limit_bytes_ - std::min(limit_bytes_, ranges_.reserved_bytes());
+  const uint64_t room = ceiling_bytes_ - std::min(ceiling_bytes_, ranges_.reserved_bytes());
   const uint64_t needed = bytes + 2 * segment_bytes_;
   if (room < needed) trim_bytes(needed - room);
-  *found = attempt(units, limit_bytes_);
-  if (*found == 0 && trim_bytes(UINT64_MAX) > 0) *found = attempt(units, limit_bytes_);
+  *found = attempt(units, ceiling_bytes_);
+  if (*found == 0 && trim_bytes(UINT64_MAX) > 0) *found = attempt(units, ceiling_bytes_);
   return DVT_OK;
 }
 
 SpanId DvtAllocator::attempt(uint32_t units, uint64_t ceiling) {
+  if (passes_limit(units)) {
+    refusal_ = "the limit is reached";
+    return 0;
+  }
   // One for what is cut off, one for what is warmed up, one for a new range.
   if (!heap_.prepare(3)) {
     refusal_ = "the host has no memory for metadata";

@@ -25,11 +25,11 @@
 #include <utility>
 #include <vector>
 
+#include "alloc/caching_allocator.h"
 #include "base/status.hpp"
 #include "davit/davit.h"
 #include "exec/block.hpp"
 #include "exec/dynamic.h"
-#include "exec/host_memory.h"
 #include "exec/image.hpp"
 #include "exec/layout.hpp"
 #include "exec/parallel.hpp"
@@ -121,7 +121,10 @@ struct DvtExecutor {
   void build_dynamic();
   void build_shape_nodes(const davit::exec::StepList& list);
   void build_flow_nodes(const davit::exec::StepList& list);
-  davit::Status create_host_memory(const DvtExecutorOptions& options);
+  davit::Status create_heap(const DvtExecutorOptions& options);
+  // For texts: whose work a value's memory is for.
+  [[nodiscard]] const char* owner_of(uint32_t value) const;
+  void explain_shortage(davit::ErrorDetail& detail);
   static DvtCode run_body(DvtRuntime* runtime, const DvtBody* body);
   void return_heap_values();
 
@@ -172,10 +175,10 @@ struct DvtExecutor {
   davit::exec::StepList init_, main_, deinit_;
   std::vector<davit::exec::StepList> bodies_;  // By graph; empty for graphs that are no body.
 
-  struct HostMemoryDeleter {
-    void operator()(DvtHostMemory* memory) const { dvt_host_memory_destroy(memory); }
+  struct AllocatorDeleter {
+    void operator()(DvtAllocator* allocator) const { dvt_allocator_destroy(allocator); }
   };
-  std::unique_ptr<DvtHostMemory, HostMemoryDeleter> host_memory_;
+  std::unique_ptr<DvtAllocator, AllocatorDeleter> heap_;
   // Main's leading shape nodes have run for the shapes that are bound.
   bool shapes_valid_ = false;
   uint32_t shape_node_count_ = 0;  // InferShape nodes of all graphs.
