@@ -18,6 +18,7 @@ DvtAllocator::DvtAllocator(const DvtAllocatorOptions& options)
       reserve_bytes_(options.reserve_bytes),
       segment_bytes_(options.segment_bytes),
       limit_bytes_(options.limit_bytes),
+      expected_bytes_(options.expected_bytes),
       limit_units_(options.limit_bytes / options.alignment),
       ceiling_bytes_(ranges_.commits()
                          ? davit::checked_align(limit_bytes_, segment_bytes_).value_or(UINT64_MAX)
@@ -111,7 +112,7 @@ bool DvtAllocator::stays_whole(SpanId id, uint32_t units) {
   const Span& span = heap_[id];
   if (!may_stay_whole(id) || units > span.units / 2) return false;
   Range* range = ranges_.range_at(span.address);
-  if (range->bytes <= segment_bytes_) return false;
+  if (range->bytes <= segment_bytes_ || range->is_general != 0) return false;
   range->refused_bytes += units * alignment_;
   if (range->refused_bytes <= range->bytes) return true;
   range->refused_bytes = 0;
@@ -180,6 +181,14 @@ SpanId DvtAllocator::warm_up(uint32_t units, uint64_t ceiling) {
 // What to ask of a source that does not commit: large ranges are rounded by 6 % at most, so that
 // sizes that vary a little find each other's ranges.
 uint64_t DvtAllocator::range_bytes_for(uint64_t bytes) const {
+  if (ranges_.size() == 0) {
+    // Room for what is cut badly; if it does not do, there will be a second range.
+    const uint64_t expected = expected_bytes();
+    const uint64_t roomy = expected + expected / 8;
+    if (roomy > std::max(bytes, segment_bytes_)) {
+      return davit::checked_align(roomy, segment_bytes_).value_or(bytes);
+    }
+  }
   if (bytes <= segment_bytes_) return segment_bytes_;
   const uint64_t step = std::max(std::bit_floor(bytes) / 16, alignment_);
   return davit::checked_align(bytes, step).value_or(bytes);
@@ -219,7 +228,9 @@ SpanId DvtAllocator::grow(uint32_t units, uint64_t ceiling) {
       return 0;
     }
   }
-  const Range* range = add_range(std::max(std::min(wanted, most), least), least);
+  const bool expected = ranges_.size() == 0 && expected_bytes() > bytes;
+  Range* range = add_range(std::max(std::min(wanted, most), least), least);
+  if (range != nullptr) range->is_general = expected ? 1 : 0;
   if (range == nullptr || !ranges_.commits()) return range == nullptr ? 0 : range->first_span;
   return back({.first = range->first_span, .missing_bytes = pages}, units);
 }

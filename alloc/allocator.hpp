@@ -6,6 +6,8 @@
 // Memory   One object from the metadata source.
 #pragma once
 
+#include <algorithm>
+
 #include "alloc/address_table.hpp"
 #include "alloc/ranges.hpp"
 #include "alloc/span_heap.hpp"
@@ -115,6 +117,9 @@ struct DvtAllocator {
   [[nodiscard]] Run run_at(davit::alloc::SpanId first, uint32_t units) const;
   davit::alloc::SpanId back(const Run& run, uint32_t units);
   davit::alloc::SpanId grow(uint32_t units, uint64_t ceiling);
+  [[nodiscard]] uint64_t expected_bytes() const {
+    return std::max(expected_bytes_, heap_.live_peak_bytes());
+  }
   [[nodiscard]] uint64_t range_bytes_for(uint64_t bytes) const;
   davit::alloc::Range* add_range(uint64_t wanted, uint64_t least);
   // The hooks and the trim between the first attempt and the last.
@@ -142,6 +147,7 @@ struct DvtAllocator {
   uint64_t reserve_bytes_;
   uint64_t segment_bytes_;  // A power of two, and a multiple of the source's pages.
   uint64_t limit_bytes_;
+  uint64_t expected_bytes_;
   uint64_t limit_units_;
   uint64_t ceiling_bytes_;  // The limit of what is taken from the source.
   uint64_t watermark_bytes_;

@@ -114,6 +114,9 @@ typedef struct DvtAllocatorOptions {
   /* Most that blocks may hold, and that may be taken from the source: rounded up to segment_bytes
    * where the source commits. 0: no limit of ours. */
   uint64_t limit_bytes;
+  /* Bytes that will be live at most, as far as is known: a source that does not commit is asked for
+   * a range that holds them. When all ranges were given back, what has been live counts, too. */
+  uint64_t expected_bytes;
   uint64_t watermark_bytes;          /* Above it, recycling comes before growing. 0: the limit. */
   const DvtMemorySource* source;     /* NULL: the host. */
   const DvtMetadataMemory* metadata; /* NULL: malloc and free. */

@@ -124,6 +124,7 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   executor->build_device_tables();
   if (Status status = executor->create_heap(options); !status.ok()) return status;
   if (Status status = executor->choose_device(options); !status.ok()) return status;
+  if (Status status = executor->create_device_cache(options); !status.ok()) return status;
   auto parallel = davit::exec::Parallel::create(image.view, executor->main_.steps, options);
   if (!parallel.ok()) return std::move(parallel.status());
   executor->parallel_ = std::move(*parallel);
@@ -181,8 +182,9 @@ Status DvtExecutor::unload() {
   if (runtime_->device != nullptr) keep_first(synchronise_all(DVT_STAGE_UNLOAD));
   keep_first(run_steps(deinit_, DVT_STAGE_UNLOAD, {}));
   if (runtime_->device != nullptr) keep_first(reclaim_all());
-  runtime_->memory.heap = nullptr;
   heap_.reset();
+  device_cache_.reset();
+  keep_first(device_status(return_code_, DVT_STAGE_UNLOAD, "returning device memory"));
   return status;
 }
 

@@ -1,29 +1,14 @@
 // What an executor keeps for dynamic shapes and for nodes that run bodies (exec/dynamic.h).
-#include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "exec/executor.hpp"
 
-using davit::Status;
 using davit::exec::GraphView;
 using davit::exec::kNone;
 using davit::exec::ShapeNodeFacts;
 using davit::exec::StepList;
 
 namespace {
-
-constexpr uint64_t kHeapRangeBytes = uint64_t{16} << 30;
-// Below this limit memory is taken in small steps.
-constexpr uint64_t kTightHeapBytes = uint64_t{64} << 20;
-constexpr uint64_t kTightSegmentBytes = uint64_t{64} << 10;
-
-// Whether nodes of the kernel ask for memory for their outputs.
-bool allocates(const DvtKernel* kernel) {
-  const DvtHostNode kind = dvt_host_node(kernel);
-  return kind == DVT_HOST_ALLOC || kind == DVT_HOST_LOOP || kind == DVT_HOST_BIND_OUTPUT ||
-         dvt_device_node(kernel) == DVT_NODE_ALLOC;
-}
 
 // The record that the executor, who builds contexts, puts in place of the image's.
 template <class Record>
@@ -104,70 +89,6 @@ void DvtExecutor::build_dynamic() {
   for (const StepList& list : bodies_) build(list);
 }
 
-Status DvtExecutor::create_heap(const DvtExecutorOptions& options) {
-  DvtValueMemory& memory = runtime_->memory;
-  memory.cells = cells_;
-  memory.blocks = block_.at<uint64_t>(layout_.blocks);
-  if (!layout_.uses_heap) return {};
-  const DvtAllocatorHooks hooks = {.user = this, .owner_name = [](void* self, uint32_t value) {
-                                     return static_cast<const DvtExecutor*>(self)->owner_of(value);
-                                   }};
-  DvtAllocatorOptions heap;
-  dvt_allocator_options_init(&heap);
-  heap.limit_bytes = options.heap_bytes_max;
-  // Address space, of which a process has room for thousands of executors.
-  heap.reserve_bytes = kHeapRangeBytes;
-  const bool tight = options.heap_bytes_max != 0 && options.heap_bytes_max < kTightHeapBytes;
-  heap.segment_bytes = tight ? kTightSegmentBytes : 0;
-  heap.hooks = &hooks;
-  DvtAllocator* allocator = nullptr;
-  if (const DvtCode code = dvt_allocator_create(&heap, &allocator); code != DVT_OK) {
-    return {code, DVT_STAGE_LOAD, "no memory for a heap"};
-  }
-  heap_.reset(allocator);
-  memory.heap = allocator;
-  return {};
-}
-
-// Slow, for texts.
-const char* DvtExecutor::owner_of(uint32_t value) const {
-  for (const GraphView& graph : view_.graphs) {
-    for (uint32_t node = 0; node < graph.node_count; ++node) {
-      if (!allocates(view_.kernels[graph.kernel[node]])) continue;
-      const auto outputs = graph.outputs_of(node);
-      if (std::find(outputs.begin(), outputs.end(), value) == outputs.end()) continue;
-      const char* origin = view_.strings[graph.origin_of(node)];
-      if (*origin != '\0') return origin;
-    }
-  }
-  return view_.value_name(value);
-}
-
-void DvtExecutor::explain_shortage(davit::ErrorDetail& detail) {
-  DvtValueMemory& memory = runtime_->memory;
-  DvtError error{};
-  dvt_allocator_explain(std::exchange(memory.failed, nullptr), memory.failed_bytes,
-                        memory.failed_value, &error);
-  detail.message.append(": ").append(error.message);
-  detail.expected = error.expected;
-  detail.got = error.got;
-  detail.hint = error.hint;
-}
-
-// After a failed run: its heap values, and the outputs that the engine provided.
-void DvtExecutor::return_heap_values() {
-  DvtValueMemory& memory = runtime_->memory;
-  for (uint32_t value = 0; value < view_.values.count; ++value) {
-    const bool on_device = view_.values.kind[value] == davit::exec::ValueKind::kDevice;
-    if (!on_device && dvt_owns_memory(&memory, &cells_[value])) {
-      dvt_heap_free(&memory, &cells_[value]);
-    }
-  }
-  for (size_t i = 0; i < view_.outputs.size(); ++i) {
-    dvt_heap_release(&memory, std::exchange(runtime_->outputs[i].owned, {}));
-  }
-}
-
 DvtCode DvtExecutor::run_body(DvtRuntime* runtime, const DvtBody* body) {
   auto& executor = *static_cast<DvtExecutor*>(runtime->executor);
   const davit::exec::RunRequest& request = *executor.request_;
@@ -198,12 +119,11 @@ void DvtExecutor::statistics(DvtExecutorStatistics& out) const {
     out.shape_hits += nodes[i].hits;
     out.shape_misses += nodes[i].misses;
   }
-  if (heap_ == nullptr) return;
-  DvtAllocatorStatistics heap;
-  dvt_allocator_statistics(heap_.get(), &heap);
+  DvtMemoryStatistics heap;
+  memory(DVT_MEMORY_HEAP, heap);
   out.heap_live_bytes = heap.live_bytes;
   out.heap_cached_bytes = heap.cached_bytes;
   out.heap_peak_bytes = heap.reserved_peak_bytes;
-  out.heap_allocations = heap.malloc_count;
-  out.heap_system_allocations = heap.grow_count;
+  out.heap_allocations = heap.allocations;
+  out.heap_system_allocations = heap.system_allocations;
 }

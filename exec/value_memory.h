@@ -1,5 +1,6 @@
 /* value_memory.h: memory of values whose size is known at run time only: heap values in host
- * memory, and what AllocMemHbm nodes of Main ask a device for.
+ * memory, and what AllocMemHbm nodes of Main ask a device for. What Init allocates on a device is
+ * asked for once and never used again, so that a cache would only be in its way.
  *
  * Every executor has a caching allocator (alloc/caching_allocator.h) for each of the two. A value
  * owns at most one block; which one, a column beside the cells says, since a cell has room for the
@@ -27,19 +28,24 @@ extern "C" {
 
 typedef struct DvtValueMemory {
   DvtAllocator* heap;   /* NULL: no value is dynamic. */
-  DvtAllocator* device; /* NULL: Alloc nodes call the device. */
+  DvtAllocator* device; /* NULL: all Alloc nodes call the device. */
   const DvtCell* cells;
   uint64_t* blocks; /* [values] */
   /* Of the last failure, until somebody has told about it. */
   const DvtAllocator* failed;
   uint64_t failed_bytes;
   uint32_t failed_value;
-  uint32_t reserved;
+  bool caches_device; /* Alloc nodes of the graph that is running use `device`. */
 } DvtValueMemory;
 
 /* Points cell->data at `bytes` bytes, aligned to 64. The value owned nothing before. */
 DVT_NODISCARD DvtCode dvt_heap_allocate(DvtValueMemory* memory, DvtCell* cell, uint64_t bytes);
 DVT_NODISCARD DvtCode dvt_device_allocate(DvtValueMemory* memory, DvtCell* cell, uint64_t bytes);
+
+/* In use by values; of no allocator: 0. */
+static inline uint64_t dvt_live_bytes(const DvtAllocator* allocator) {
+  return allocator != NULL ? dvt_allocator_live_bytes(allocator) : 0;
+}
 
 static inline uint64_t* dvt_block_of(const DvtValueMemory* memory, const DvtCell* cell) {
   return &memory->blocks[cell - memory->cells];
