@@ -18,7 +18,12 @@ DvtAllocator::DvtAllocator(const DvtAllocatorOptions& options)
       reserve_bytes_(options.reserve_bytes),
       segment_bytes_(options.segment_bytes),
       limit_bytes_(options.limit_bytes),
-      watermark_bytes_(options.watermark_bytes),
+      expected_bytes_(options.expected_bytes),
+      limit_units_(options.limit_bytes / options.alignment),
+      ceiling_bytes_(ranges_.commits()
+                         ? davit::checked_align(limit_bytes_, segment_bytes_).value_or(UINT64_MAX)
+                         : limit_bytes_),
+      watermark_bytes_(std::min(options.watermark_bytes, ceiling_bytes_)),
       keeps_whole_(options.source->commit == nullptr) {}
 
 DvtCode DvtAllocator::acquire_slowly(uint64_t bytes, uint32_t owner, SpanId* out) {
@@ -45,6 +50,7 @@ DvtCode DvtAllocator::acquire_cached(uint64_t bytes, uint32_t owner, SpanId* out
   const uint64_t units = (std::max<uint64_t>(bytes, 1) - 1) / alignment_ + 1;
   if (units > UINT32_MAX || !heap_.prepare(1)) return DVT_OUT_OF_MEMORY;
   const auto wanted = static_cast<uint32_t>(units);
+  if (passes_limit(wanted)) return DVT_OUT_OF_MEMORY;
   SpanId id = heap_.take_exact(wanted, owner);
   if (id == 0) {
     heap_.settle_parked();
@@ -75,15 +81,19 @@ DvtCode DvtAllocator::recover(uint32_t units, SpanId* found) {
   if (hooks_.other_pools != nullptr) hooks_.other_pools(hooks_.user, bytes);
   heap_.settle_parked();
   // What has to be given back so that a piece of its own for this request stays below the limit.
-  const uint64_t room = limit_bytes_ - std::min(limit_bytes_, ranges_.reserved_bytes());
+  const uint64_t room = ceiling_bytes_ - std::min(ceiling_bytes_, ranges_.reserved_bytes());
   const uint64_t needed = bytes + 2 * segment_bytes_;
   if (room < needed) trim_bytes(needed - room);
-  *found = attempt(units, limit_bytes_);
-  if (*found == 0 && trim_bytes(UINT64_MAX) > 0) *found = attempt(units, limit_bytes_);
+  *found = attempt(units, ceiling_bytes_);
+  if (*found == 0 && trim_bytes(UINT64_MAX) > 0) *found = attempt(units, ceiling_bytes_);
   return DVT_OK;
 }
 
 SpanId DvtAllocator::attempt(uint32_t units, uint64_t ceiling) {
+  if (passes_limit(units)) {
+    refusal_ = "the limit is reached";
+    return 0;
+  }
   // One for what is cut off, one for what is warmed up, one for a new range.
   if (!heap_.prepare(3)) {
     refusal_ = "the host has no memory for metadata";
@@ -102,7 +112,7 @@ bool DvtAllocator::stays_whole(SpanId id, uint32_t units) {
   const Span& span = heap_[id];
   if (!may_stay_whole(id) || units > span.units / 2) return false;
   Range* range = ranges_.range_at(span.address);
-  if (range->bytes <= segment_bytes_) return false;
+  if (range->bytes <= segment_bytes_ || range->is_general != 0) return false;
   range->refused_bytes += units * alignment_;
   if (range->refused_bytes <= range->bytes) return true;
   range->refused_bytes = 0;
@@ -171,6 +181,14 @@ SpanId DvtAllocator::warm_up(uint32_t units, uint64_t ceiling) {
 // What to ask of a source that does not commit: large ranges are rounded by 6 % at most, so that
 // sizes that vary a little find each other's ranges.
 uint64_t DvtAllocator::range_bytes_for(uint64_t bytes) const {
+  if (ranges_.size() == 0) {
+    // Room for what is cut badly; if it does not do, there will be a second range.
+    const uint64_t expected = expected_bytes();
+    const uint64_t roomy = expected + expected / 8;
+    if (roomy > std::max(bytes, segment_bytes_)) {
+      return davit::checked_align(roomy, segment_bytes_).value_or(bytes);
+    }
+  }
   if (bytes <= segment_bytes_) return segment_bytes_;
   const uint64_t step = std::max(std::bit_floor(bytes) / 16, alignment_);
   return davit::checked_align(bytes, step).value_or(bytes);
@@ -210,7 +228,9 @@ SpanId DvtAllocator::grow(uint32_t units, uint64_t ceiling) {
       return 0;
     }
   }
-  const Range* range = add_range(std::max(std::min(wanted, most), least), least);
+  const bool expected = ranges_.size() == 0 && expected_bytes() > bytes;
+  Range* range = add_range(std::max(std::min(wanted, most), least), least);
+  if (range != nullptr) range->is_general = expected ? 1 : 0;
   if (range == nullptr || !ranges_.commits()) return range == nullptr ? 0 : range->first_span;
   return back({.first = range->first_span, .missing_bytes = pages}, units);
 }

@@ -6,6 +6,8 @@
 // Memory   One object from the metadata source.
 #pragma once
 
+#include <algorithm>
+
 #include "alloc/address_table.hpp"
 #include "alloc/ranges.hpp"
 #include "alloc/span_heap.hpp"
@@ -46,7 +48,7 @@ struct DvtAllocator {
     davit::alloc::SpanId id = heap_.take_exact(wanted, owner);
     if (id == 0) {
       const auto [found, is_loose] = heap_.settle_and_find(wanted);
-      if (found == 0 || may_stay_whole(found) || !heap_.prepare(1)) {
+      if (found == 0 || passes_limit(wanted) || may_stay_whole(found) || !heap_.prepare(1)) {
         if (is_loose) heap_.list_loose(found);
         return acquire_slowly(bytes, owner, out);
       }
@@ -99,6 +101,9 @@ struct DvtAllocator {
     uint64_t missing_bytes = UINT64_MAX;
   };
 
+  [[nodiscard]] bool passes_limit(uint32_t units) const {
+    return heap_.live_units() + units > limit_units_;
+  }
   [[nodiscard]] bool may_stay_whole(davit::alloc::SpanId id) const {
     return keeps_whole_ && heap_[id].is_whole_range();
   }
@@ -112,6 +117,9 @@ struct DvtAllocator {
   [[nodiscard]] Run run_at(davit::alloc::SpanId first, uint32_t units) const;
   davit::alloc::SpanId back(const Run& run, uint32_t units);
   davit::alloc::SpanId grow(uint32_t units, uint64_t ceiling);
+  [[nodiscard]] uint64_t expected_bytes() const {
+    return std::max(expected_bytes_, heap_.live_peak_bytes());
+  }
   [[nodiscard]] uint64_t range_bytes_for(uint64_t bytes) const;
   davit::alloc::Range* add_range(uint64_t wanted, uint64_t least);
   // The hooks and the trim between the first attempt and the last.
@@ -139,6 +147,9 @@ struct DvtAllocator {
   uint64_t reserve_bytes_;
   uint64_t segment_bytes_;  // A power of two, and a multiple of the source's pages.
   uint64_t limit_bytes_;
+  uint64_t expected_bytes_;
+  uint64_t limit_units_;
+  uint64_t ceiling_bytes_;  // The limit of what is taken from the source.
   uint64_t watermark_bytes_;
   bool keeps_whole_;  // Ranges of the source are worth keeping whole: it does not commit.
   uint64_t malloc_count_ = 0;

@@ -70,7 +70,6 @@ bool validate(const DvtAllocatorOptions* given, Validated* out) {
   options.segment_bytes = std::bit_ceil(std::max(options.segment_bytes, step));
   if (options.limit_bytes == 0) options.limit_bytes = UINT64_MAX;
   if (options.watermark_bytes == 0) options.watermark_bytes = options.limit_bytes;
-  options.watermark_bytes = std::min(options.watermark_bytes, options.limit_bytes);
   const uint64_t most = kMostUnits * options.alignment / options.segment_bytes;
   if (most == 0) return false;
   if (options.reserve_bytes == 0) {

@@ -111,9 +111,14 @@ typedef struct DvtAllocatorOptions {
   /* Memory is taken in steps of this: pages committed at once, or the smallest range where the
    * source has none. 0: 2 MiB. */
   uint64_t segment_bytes;
-  uint64_t limit_bytes;          /* Most that may be taken from the source. 0: no limit of ours. */
-  uint64_t watermark_bytes;      /* Above it, recycling comes before growing. 0: the limit. */
-  const DvtMemorySource* source; /* NULL: the host. */
+  /* Most that blocks may hold, and that may be taken from the source: rounded up to segment_bytes
+   * where the source commits. 0: no limit of ours. */
+  uint64_t limit_bytes;
+  /* Bytes that will be live at most, as far as is known: a source that does not commit is asked for
+   * a range that holds them. When all ranges were given back, what has been live counts, too. */
+  uint64_t expected_bytes;
+  uint64_t watermark_bytes;          /* Above it, recycling comes before growing. 0: the limit. */
+  const DvtMemorySource* source;     /* NULL: the host. */
   const DvtMetadataMemory* metadata; /* NULL: malloc and free. */
   const DvtAllocatorHooks* hooks;    /* NULL: none. */
 } DvtAllocatorOptions;

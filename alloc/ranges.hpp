@@ -19,6 +19,7 @@ struct Range {
   uint64_t bytes;
   uint64_t refused_bytes;  // Requests that were turned away so that it stays whole.
   uint32_t first_span;
+  uint32_t is_general;  // 1: for requests of any size, whatever they break.
 };
 
 class Ranges {

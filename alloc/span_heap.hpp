@@ -189,6 +189,7 @@ class SpanHeap {
     const Span& span = spans_[id];
     return spans_[span.next].is_cold() ? kLast : size_class(span.units);
   }
+  [[nodiscard]] uint64_t live_units() const { return live_units_; }
   [[nodiscard]] uint64_t live_bytes() const { return live_units_ << shift_; }
   [[nodiscard]] uint64_t live_peak_bytes() const { return live_peak_units_ << shift_; }
   void reset_peak() { live_peak_units_ = live_units_; }

@@ -87,8 +87,9 @@ Status BenchCommand::create_runners(Session& session) {
   const auto workers = execution_.workers(session);
   if (!workers.ok()) return Status(workers.status().detail());
   for (uint64_t i = 0; i < concurrency_; ++i) {
-    auto runner = Runner::create(model_.image.get(), device_.device(),
-                                 execution_.synchronize_timeout_us(), *workers);
+    auto runner =
+        Runner::create(model_.image.get(), device_.device(), execution_.synchronize_timeout_us(),
+                       *workers, execution_.memory());
     if (!runner.ok()) return std::move(runner.status());
     Status status = runner->bind_inputs(inputs_);
     if (!status.ok()) return status;

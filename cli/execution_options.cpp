@@ -73,6 +73,8 @@ void ExecutionArguments::add_run(OptionSet& options) {
               "");
   options.add("--schedule", schedule_, "auto, sequential, planned or dynamic",
               "the fastest, by trial");
+  options.add("--memory-max", memory_max_, {.min = 0, .max = UINT64_MAX},
+              "Most bytes of values whose size is known at run time only", "0: no limit");
   options.add("--preload", preload_, "Touch all pages of the image at load",
               "pages are read when first used");
 }
@@ -80,6 +82,8 @@ void ExecutionArguments::add_run(OptionSet& options) {
 void ExecutionArguments::add_device(OptionSet& options) {
   options.group("Device");
   options.add("--device", device_, "cpu, or npu-sim[:SOC] for ascend images", "the image's target");
+  options.add("--device-memory", device_memory_,
+              "cached: results of nodes use memory again; direct: the device allocates each", "");
 }
 
 void ExecutionArguments::add_report(OptionSet& options) {
@@ -105,6 +109,10 @@ Status ExecutionArguments::check(OptionSet& options) {
   if (!schedule_of(schedule_)) {
     return usage_error(
         fmt::format("--schedule: '{}' is not auto, sequential, planned or dynamic", schedule_));
+  }
+  if (device_memory_ != "cached" && device_memory_ != "direct") {
+    return usage_error(
+        fmt::format("--device-memory: '{}' is not cached or direct", device_memory_));
   }
   if ((schedule_ == "dynamic" || schedule_ == "planned") && workers_ == 1) {
     return usage_error(fmt::format("--schedule {} would do nothing with one worker", schedule_),
@@ -137,6 +145,12 @@ Result<Workers> ExecutionArguments::workers(Session& session) {
   workers.pool = pool;
   session.log("{}\n", format_count(dvt_pool_workers(pool), "worker"));
   return workers;
+}
+
+MemorySettings ExecutionArguments::memory() const {
+  return {.bytes_max = memory_max_,
+          .device_memory = device_memory_ == "direct" ? uint32_t{DVT_DEVICE_MEMORY_DIRECT}
+                                                      : uint32_t{DVT_DEVICE_MEMORY_CACHED}};
 }
 
 int64_t ExecutionArguments::synchronize_timeout_us() const {

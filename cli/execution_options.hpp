@@ -62,6 +62,7 @@ class ExecutionArguments {
   // When --op-summary was given.
   Status write_op_summary(Session& session, const DvtNpu* npu);
 
+  [[nodiscard]] MemorySettings memory() const;
   [[nodiscard]] const std::string& model() const { return model_; }
   [[nodiscard]] const std::string& target() const { return compile_.target(); }
   [[nodiscard]] CompileArguments& compile() { return compile_; }
@@ -82,6 +83,8 @@ class ExecutionArguments {
   bool preload_ = false;
   uint64_t workers_ = 1;
   std::string schedule_ = "auto";
+  uint64_t memory_max_ = 0;
+  std::string device_memory_ = "cached";
   struct PoolDestroy {
     void operator()(DvtPool* pool) const { dvt_pool_destroy(pool); }
   };

@@ -178,12 +178,9 @@ void append_dot_graph(std::string& out, const image::ImageModel& model, size_t g
   out += "  }\n";
 }
 
-// First and last node of Main that touch a value; kNone when none does.
-struct Range {
-  uint32_t first = image::kNone, last = image::kNone;
-};
-std::vector<Range> live_ranges(const image::ImageModel& model) {
-  std::vector<Range> ranges(model.values.size());
+// Of every value.
+std::vector<NodeRange> live_ranges(const image::ImageModel& model) {
+  std::vector<NodeRange> ranges(model.values.size());
   for (const image::Graph& graph : model.graphs) {
     if (graph.role != image::GraphRole::kMain) continue;
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
@@ -199,15 +196,10 @@ std::vector<Range> live_ranges(const image::ImageModel& model) {
   return ranges;
 }
 
-struct PlannedValue {
-  uint32_t id;
-  std::string name;
-  uint64_t offset, bytes;
-  Range nodes;
-};
-// By offset.
+}  // namespace
+
 std::vector<PlannedValue> planned_values(const image::ImageModel& model) {
-  const std::vector<Range> ranges = live_ranges(model);
+  const std::vector<NodeRange> ranges = live_ranges(model);
   std::vector<PlannedValue> planned;
   for (uint32_t i = 0; i < model.values.size(); ++i) {
     const image::Value& value = model.values[i];
@@ -223,8 +215,6 @@ std::vector<PlannedValue> planned_values(const image::ImageModel& model) {
       [](const PlannedValue& a, const PlannedValue& b) { return a.offset < b.offset; });
   return planned;
 }
-
-}  // namespace
 
 Result<image::ImageModel> read_image(const std::string& path) {
   set_stage("load");

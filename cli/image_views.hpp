@@ -6,7 +6,9 @@
 // Memory   Returns owned strings.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/report.hpp"
 #include "lowering/image/image_model.hpp"
@@ -21,6 +23,19 @@ Json image_json(const image::ImageModel& model);
 
 // Graphviz: a cluster per graph, data edges labelled with shapes, control edges dashed.
 std::string dot_text(const image::ImageModel& model);
+
+// First and last node of Main that touch a value; kNone when none does.
+struct NodeRange {
+  uint32_t first = image::kNone, last = image::kNone;
+};
+struct PlannedValue {
+  uint32_t id;
+  std::string name;
+  uint64_t offset, bytes;
+  NodeRange nodes;
+};
+// By offset.
+std::vector<PlannedValue> planned_values(const image::ImageModel& model);
 
 // Planned values by offset: value, name, type, offset, bytes, first and last node of Main.
 std::string memory_plan_text(const image::ImageModel& model);

@@ -12,6 +12,7 @@
 #include "cli/device.hpp"
 #include "cli/execution_options.hpp"
 #include "cli/image_views.hpp"
+#include "cli/memory_profile.hpp"
 #include "cli/model.hpp"
 #include "cli/node_values.hpp"
 #include "cli/numbers.hpp"
@@ -60,6 +61,9 @@ class RunCommand final : public Command {
   void compare_output(Session& session, const HostTensor& actual, const HostTensor& expected,
                       const std::string& source);
   Status observe(Session& session, Runner& runner);
+  Status observe_memory(Session& session, Runner& runner);
+  // The image once more, as the text form has it.
+  Result<image::ImageModel> image_model();
   Status report_device(Session& session);
   // Writes the inputs, and the values of the nodes that --dump-nodes matches, to --dump-dir.
   Status dump_nodes(Session& session, Runner& runner, std::span<const HostTensor> inputs);
@@ -72,7 +76,8 @@ class RunCommand final : public Command {
   ToleranceArguments tolerances_;
   uint64_t iterations_ = 1;
   bool profile_ = false;
-  std::string profile_csv_, trace_;
+  std::string profile_csv_, trace_, memory_csv_;
+  bool memory_ = false;
   std::string dump_nodes_, dump_folder_;
   std::optional<NodeRegex> dump_regex_;
 
@@ -104,6 +109,9 @@ void RunCommand::add_options(OptionSet& options) {
   options.group("Report");
   options.add("--profile", profile_, "Tables of time by node and by operator (separate runs)", "");
   options.add("--profile-csv", profile_csv_, "Write the profile of every node to this file",
+              "no file", FileUse::kWritten);
+  options.add("--memory", memory_, "Tables of memory, and of who holds it (a separate run)", "");
+  options.add("--memory-csv", memory_csv_, "Write the live bytes at every node to this file",
               "no file", FileUse::kWritten);
   options.add("--trace", trace_, "Write a trace for Perfetto to this file", "no file",
               FileUse::kWritten);
@@ -299,6 +307,11 @@ Status RunCommand::check_and_save(Session& session, const Runner& runner) {
   return {};
 }
 
+Result<image::ImageModel> RunCommand::image_model() {
+  return model_.bytes.size() > 0 ? image::read_image_model(model_.bytes.span())
+                                 : read_image(execution_.model());
+}
+
 Status RunCommand::dump_nodes(Session& session, Runner& runner,
                               std::span<const HostTensor> inputs) {
   if (dump_nodes_.empty()) return {};
@@ -308,8 +321,7 @@ Status RunCommand::dump_nodes(Session& session, Runner& runner,
         "--dump-nodes would save memory of a device: the image is for " + model_.target,
         "compile with --target cpu: the values are the same, bit for bit");
   }
-  auto model = model_.bytes.size() > 0 ? image::read_image_model(model_.bytes.span())
-                                       : read_image(execution_.model());
+  auto model = image_model();
   if (!model.ok()) return std::move(model.status());
   auto writer = ValueFolderWriter::create(dump_folder_);
   if (!writer.ok()) return std::move(writer.status());
@@ -326,7 +338,28 @@ Status RunCommand::dump_nodes(Session& session, Runner& runner,
   return {};
 }
 
+Status RunCommand::observe_memory(Session& session, Runner& runner) {
+  if (!memory_ && memory_csv_.empty()) return {};
+  set_stage("profile");
+  auto model = image_model();
+  if (!model.ok()) return std::move(model.status());
+  MemoryProfiler profiler(runner.executor(), *model, watchdog_);
+  auto time_ns = runner.run_observed(&MemoryProfiler::observe, &profiler);
+  if (!time_ns.ok()) return std::move(time_ns.status());
+  if (memory_) profiler.report(session, execution_.top());
+  if (memory_csv_.empty()) return {};
+  Status status = profiler.write_csv(memory_csv_);
+  if (!status.ok()) return status;
+  session.log("wrote live bytes to {}\n", memory_csv_);
+  if (profiler.dropped() > 0) {
+    session.warn("{} has the first {} nodes; {} more ran", memory_csv_, MemoryProfiler::kEventsMax,
+                 profiler.dropped());
+  }
+  return {};
+}
+
 Status RunCommand::observe(Session& session, Runner& runner) {
+  if (Status status = observe_memory(session, runner); !status.ok()) return status;
   if (!profile_ && profile_csv_.empty() && trace_.empty()) return {};
   set_stage("profile");
   if (profile_ || !profile_csv_.empty()) {
@@ -402,7 +435,7 @@ Status RunCommand::run(Session& session, OptionSet& options) {
   const auto workers = execution_.workers(session);
   if (!workers.ok()) return Status(workers.status().detail());
   auto runner = Runner::create(model_.image.get(), device_.device(),
-                               execution_.synchronize_timeout_us(), *workers);
+                               execution_.synchronize_timeout_us(), *workers, execution_.memory());
   if (!runner.ok()) return std::move(runner.status());
   report_model(session, execution_.model(), model_, runner->create_ns());
   if (!test_data_.empty()) {

@@ -11,13 +11,17 @@
 namespace davit::cli {
 
 Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeout_us,
-                              const Workers& workers) {
+                              const Workers& workers, const MemorySettings& memory) {
   DvtExecutorOptions options;
   dvt_executor_options_init(&options);
   options.device = device;
   options.synchronize_timeout_us = timeout_us;
   options.pool = workers.pool;
   options.schedule = workers.schedule;
+  options.heap_bytes_max = memory.bytes_max;
+  options.device_memory = memory.device_memory;
+  const bool cached = memory.device_memory == DVT_DEVICE_MEMORY_CACHED;
+  options.device_bytes_max = cached ? memory.bytes_max : 0;
   Runner runner;
   DvtExecutor* executor = nullptr;
   DvtError error{};

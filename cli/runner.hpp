@@ -25,11 +25,17 @@ struct Workers {
   uint32_t schedule = DVT_SCHEDULE_AUTO;
 };
 
+// Of memory whose size is known at run time only.
+struct MemorySettings {
+  uint64_t bytes_max = 0;  // Of each pool; 0: no limit.
+  uint32_t device_memory = DVT_DEVICE_MEMORY_CACHED;
+};
+
 class Runner {
  public:
   // Load: creates the executor, allocates outputs. `device` may be NULL; timeout_us < 0: no limit.
   static Result<Runner> create(DvtImage* image, DvtDevice* device, int64_t timeout_us,
-                               const Workers& workers);
+                               const Workers& workers, const MemorySettings& memory = {});
 
   // In the order of the image's inputs; they must stay until the next bind.
   Status bind_inputs(std::span<const HostTensor> inputs);
@@ -42,6 +48,7 @@ class Runner {
   // Unload, with its errors.
   Status unload();
 
+  [[nodiscard]] const DvtExecutor* executor() const { return executor_.get(); }
   // How the last run was scheduled, and why.
   [[nodiscard]] DvtScheduleInfo schedule() const;
   [[nodiscard]] double create_ns() const { return create_ns_; }

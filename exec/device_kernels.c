@@ -222,6 +222,11 @@ static DvtCode run_alloc(void* context) {
   /* Of a dynamic tensor the bytes are known by now; empty ones have an address, too. */
   uint64_t bytes = (uint64_t)attributes->bytes;
   if (cell->tensor != NULL && bytes < cell->tensor->bytes) bytes = cell->tensor->bytes;
+  DvtValueMemory* memory = &ctx->runtime->memory;
+  if (memory->caches_device) {
+    const DvtCode code = dvt_device_allocate(memory, cell, bytes);
+    return code == DVT_OUT_OF_MEMORY ? code : report(runtime, code);
+  }
   return report(runtime,
                 runtime->device->vtable->malloc(runtime->device, bytes > 0 ? bytes : 1,
                                                 runtime->names[ctx->node].origin, &cell->data));
@@ -231,6 +236,10 @@ static DvtCode run_free(void* context) {
   const DvtContext* ctx = context;
   const DvtRuntime* runtime = ctx->runtime;
   DvtCell* cell = dvt_input(ctx, 0);
+  if (dvt_owns_memory(&runtime->memory, cell)) {
+    dvt_device_free(&ctx->runtime->memory, cell);
+    return DVT_OK;
+  }
   const DvtCode code = runtime->device->vtable->free(runtime->device, cell->data);
   /* The cell says who owns memory (exec/executor.cpp returns what is left after a failure). */
   if (code == DVT_OK) cell->data = NULL;

@@ -32,7 +32,7 @@
  *
  * Threads  As device_kernels.c: nodes of one executor, one at a time on the sequential loop.
  * Trust    See above; run() trusts what the verifier has proved.
- * Memory   Host memory comes from DvtRuntime.host_memory, one pool per executor.
+ * Memory   Of heap values comes from DvtRuntime.memory (exec/value_memory.h).
  */
 #pragma once
 

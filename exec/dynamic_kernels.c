@@ -5,7 +5,6 @@
 
 #include "exec/dynamic.h"
 #include "exec/flow_kernels.h"
-#include "exec/host_memory.h"
 #include "exec/reason.h"
 
 /* The descriptor of a dynamic value, in the executor's arena. */
@@ -103,22 +102,12 @@ static DvtCode run_infer_shape(void* context) {
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-static DvtCode out_of_memory(const DvtContext* ctx, uint64_t bytes) {
-  DvtRuntime* runtime = ctx->runtime;
-  DvtHostMemoryStatistics statistics;
-  dvt_host_memory_statistics(runtime->host_memory, &statistics);
-  return dvt_fail_because(DVT_OUT_OF_MEMORY, runtime->reason, runtime->reason_bytes,
-                          "no host memory for %" PRIu64 " bytes; in use %" PRIu64
-                          ", cached %" PRIu64,
-                          bytes, statistics.live_bytes, statistics.cached_bytes);
-}
-
 static DvtCode run_alloc_host(void* context) {
   const DvtContext* ctx = context;
   for (uint32_t k = 0; k < ctx->output_count; ++k) {
     DvtCell* cell = dvt_output(ctx, k);
-    cell->data = dvt_host_memory_allocate(ctx->runtime->host_memory, cell->tensor->bytes);
-    if (cell->data == NULL) return out_of_memory(ctx, cell->tensor->bytes);
+    const DvtCode code = dvt_heap_allocate(&ctx->runtime->memory, cell, cell->tensor->bytes);
+    if (code != DVT_OK) return code;
   }
   return DVT_OK;
 }
@@ -126,9 +115,7 @@ static DvtCode run_alloc_host(void* context) {
 static DvtCode run_free_host(void* context) {
   const DvtContext* ctx = context;
   for (uint32_t i = 0; i < ctx->input_count; ++i) {
-    DvtCell* cell = dvt_input(ctx, i);
-    dvt_host_memory_free(ctx->runtime->host_memory, cell->data);
-    cell->data = NULL;
+    dvt_heap_free(&ctx->runtime->memory, dvt_input(ctx, i));
   }
   return DVT_OK;
 }
@@ -136,6 +123,22 @@ static DvtCode run_free_host(void* context) {
 static DvtCode run_refer_to(void* context) {
   const DvtContext* ctx = context;
   dvt_output(ctx, 0)->data = dvt_input(ctx, 0)->data;
+  return DVT_OK;
+}
+
+/* Memory of a dynamic output that nobody has bound belongs to its slot: it outlives the run. */
+static DvtCode provide_output(DvtRuntime* runtime, DvtOutputSlot* slot, DvtCell* cell) {
+  DvtValueMemory* memory = &runtime->memory;
+  const uint64_t bytes = cell->tensor->bytes;
+  if (slot->owned.id == 0 || slot->owned_bytes < bytes) {
+    dvt_heap_release(memory, slot->owned);
+    slot->owned = (DvtBlock){NULL, 0};
+    const DvtCode code = dvt_heap_allocate(memory, cell, bytes);
+    if (code != DVT_OK) return code;
+    slot->owned = dvt_take_block(memory, cell);
+    slot->owned_bytes = bytes;
+  }
+  cell->data = slot->owned.address;
   return DVT_OK;
 }
 
@@ -156,14 +159,7 @@ static DvtCode run_bind_output(void* context) {
     cell->data = slot->bound;
     return DVT_OK;
   }
-  if (slot->owned == NULL || slot->owned_bytes < bytes) {
-    dvt_host_memory_free(runtime->host_memory, slot->owned);
-    slot->owned = dvt_host_memory_allocate(runtime->host_memory, bytes);
-    slot->owned_bytes = slot->owned != NULL ? bytes : 0;
-    if (slot->owned == NULL) return out_of_memory(ctx, bytes);
-  }
-  cell->data = slot->owned;
-  return DVT_OK;
+  return provide_output(runtime, slot, cell);
 }
 
 static DvtCode run_copy_shape(void* context) {

@@ -102,8 +102,10 @@ void ExecutionTrace::observe(void* self, const DvtNodeEvent* event) {
     ++worker.dropped;
     return;
   }
+  const DvtValueMemory& memory = event->context->runtime->memory;
   worker.events.push_back({event->begin_ns, event->end_ns, event->body, event->node, event->code,
-                           static_cast<uint32_t>(trace.runs_.size() - 1)});
+                           static_cast<uint32_t>(trace.runs_.size() - 1),
+                           dvt_live_bytes(memory.heap), dvt_live_bytes(memory.device)});
 }
 
 const GraphView& ExecutionTrace::graph_of(const Event& event) const {
@@ -169,6 +171,22 @@ void ExecutionTrace::append_flows(trace::TraceWriter& writer, uint32_t pid,
   }
 }
 
+// A counter for each pool that holds anything, wherever it changes.
+void ExecutionTrace::append_memory(trace::TraceWriter& writer, uint32_t pid,
+                                   const std::vector<Seen>& seen) const {
+  const auto append = [&](const char* pool, uint64_t Event::*bytes) {
+    const std::string name = std::string(pool) + " memory " + std::to_string(executor_id_);
+    uint64_t last = 0;
+    for (const Seen& at : seen) {
+      if (at.event->*bytes == last) continue;
+      last = at.event->*bytes;
+      writer.counter(pid, name, at.event->end_ns, "live bytes", static_cast<int64_t>(last));
+    }
+  };
+  append("heap", &Event::heap_bytes);
+  append("device", &Event::device_bytes);
+}
+
 // Worker 0 is the caller, whose row has the number of the executor.
 trace::Row ExecutionTrace::row_of(uint32_t pid, uint32_t worker) const {
   return {pid, worker << 16 | executor_id_};
@@ -220,6 +238,7 @@ void ExecutionTrace::append_to(trace::TraceWriter& writer, uint32_t pid) const {
       append_node(writer, row_of(pid, seen.worker), run, *seen.event);
     }
     append_flows(writer, pid, events[i]);
+    append_memory(writer, pid, events[i]);
     writer.async_end(pid, async_id, "run", "run", run.end_ns);
   }
   const std::string id = std::to_string(executor_id_);

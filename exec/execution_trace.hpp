@@ -27,7 +27,7 @@ namespace davit::exec {
 class ExecutionTrace {
  public:
   struct Limits {
-    size_t events = size_t{1} << 20;  // Of each worker; 32 bytes each, touched only when used.
+    size_t events = size_t{1} << 20;  // Of each worker; 48 bytes each, touched only when used.
     size_t runs = size_t{1} << 16;
   };
 
@@ -57,6 +57,9 @@ class ExecutionTrace {
     uint32_t node;
     DvtCode code;
     uint32_t run;  // In runs_.
+    // When the node had ended.
+    uint64_t heap_bytes;
+    uint64_t device_bytes;
   };
   struct alignas(64) Worker {
     std::vector<Event> events;
@@ -81,6 +84,7 @@ class ExecutionTrace {
   void append_rows(trace::TraceWriter& writer, uint32_t pid) const;
   void append_node(trace::TraceWriter& writer, trace::Row row, const Run& run,
                    const Event& event) const;
+  void append_memory(trace::TraceWriter& writer, uint32_t pid, const std::vector<Seen>& seen) const;
   void append_flows(trace::TraceWriter& writer, uint32_t pid, const std::vector<Seen>& seen) const;
 
   SharedImage image_;

@@ -122,8 +122,9 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   executor->build_steps();
   executor->build_dynamic();
   executor->build_device_tables();
-  if (Status status = executor->create_host_memory(options); !status.ok()) return status;
+  if (Status status = executor->create_heap(options); !status.ok()) return status;
   if (Status status = executor->choose_device(options); !status.ok()) return status;
+  if (Status status = executor->create_device_cache(options); !status.ok()) return status;
   auto parallel = davit::exec::Parallel::create(image.view, executor->main_.steps, options);
   if (!parallel.ok()) return std::move(parallel.status());
   executor->parallel_ = std::move(*parallel);
@@ -181,7 +182,9 @@ Status DvtExecutor::unload() {
   if (runtime_->device != nullptr) keep_first(synchronise_all(DVT_STAGE_UNLOAD));
   keep_first(run_steps(deinit_, DVT_STAGE_UNLOAD, {}));
   if (runtime_->device != nullptr) keep_first(reclaim_all());
-  host_memory_.reset();
+  heap_.reset();
+  device_cache_.reset();
+  keep_first(device_status(return_code_, DVT_STAGE_UNLOAD, "returning device memory"));
   return status;
 }
 
@@ -227,7 +230,7 @@ Status DvtExecutor::run_main(const RunRequest& request) {
                                               : run_steps(main_, DVT_STAGE_RUN, request, first);
   shapes_valid_ = status.ok();
   has_run_ = status.ok();
-  if (!status.ok() && host_memory_ != nullptr) return_heap_values();
+  if (!status.ok() && heap_ != nullptr) return_heap_values();
   return status;
 }
 
@@ -296,7 +299,9 @@ Status DvtExecutor::node_error(const StepList& list, size_t node, DvtCode code, 
     detail.code = DVT_KERNEL_FAILED;
     detail.got = "code " + std::to_string(code);
   }
-  if (runtime_->reason[0] != '\0') {
+  if (code == DVT_OUT_OF_MEMORY && runtime_->memory.failed != nullptr) {
+    explain_shortage(detail);
+  } else if (runtime_->reason[0] != '\0') {
     detail.message.append(": ").append(runtime_->reason);
     runtime_->reason[0] = '\0';  // Said once; the next failure has its own.
   } else {

@@ -25,11 +25,11 @@
 #include <utility>
 #include <vector>
 
+#include "alloc/caching_allocator.h"
 #include "base/status.hpp"
 #include "davit/davit.h"
 #include "exec/block.hpp"
 #include "exec/dynamic.h"
-#include "exec/host_memory.h"
 #include "exec/image.hpp"
 #include "exec/layout.hpp"
 #include "exec/parallel.hpp"
@@ -102,6 +102,10 @@ struct DvtExecutor {
   davit::Status bind_input_tensor(uint32_t index, const DvtTensor& tensor, const void* data);
   davit::Status output_tensor(uint32_t index, DvtTensor& tensor, const void*& data) const;
   void statistics(DvtExecutorStatistics& out) const;
+  void memory(DvtMemoryPool pool, DvtMemoryStatistics& out) const;
+  [[nodiscard]] uint64_t live_bytes(DvtMemoryPool pool) const;
+  void visit_memory(DvtMemoryPool pool, DvtMemoryVisitor visit, void* user) const;
+  uint64_t trim(uint64_t keep_bytes);
   void schedule(DvtScheduleInfo& out) const { parallel_.describe(out); }
 
   // Without an observer of its own, a run reports to the trace that the environment asks for.
@@ -121,8 +125,26 @@ struct DvtExecutor {
   void build_dynamic();
   void build_shape_nodes(const davit::exec::StepList& list);
   void build_flow_nodes(const davit::exec::StepList& list);
-  davit::Status create_host_memory(const DvtExecutorOptions& options);
   static DvtCode run_body(DvtRuntime* runtime, const DvtBody* body);
+
+  // exec/executor_memory.cpp.
+  struct AllocatorDeleter {
+    void operator()(DvtAllocator* allocator) const { dvt_allocator_destroy(allocator); }
+  };
+  using Allocator = std::unique_ptr<DvtAllocator, AllocatorDeleter>;
+  DvtAllocatorHooks memory_hooks();
+  static davit::Status create_allocator(const DvtAllocatorOptions& options, const char* what,
+                                        Allocator& out);
+  davit::Status create_heap(const DvtExecutorOptions& options);
+  static davit::Status check_device_memory(const DvtExecutorOptions& options);
+  void give_back(void* address);
+  [[nodiscard]] uint64_t static_device_peak() const;
+  void consolidate_device_cache();
+  davit::Status create_device_cache(const DvtExecutorOptions& options);
+  [[nodiscard]] const DvtAllocator* allocator_of(DvtMemoryPool pool) const;
+  // For texts: whose work a value's memory is for.
+  [[nodiscard]] const char* owner_of(uint32_t value) const;
+  void explain_shortage(davit::ErrorDetail& detail);
   void return_heap_values();
 
   davit::Status choose_device(const DvtExecutorOptions& options);
@@ -172,10 +194,7 @@ struct DvtExecutor {
   davit::exec::StepList init_, main_, deinit_;
   std::vector<davit::exec::StepList> bodies_;  // By graph; empty for graphs that are no body.
 
-  struct HostMemoryDeleter {
-    void operator()(DvtHostMemory* memory) const { dvt_host_memory_destroy(memory); }
-  };
-  std::unique_ptr<DvtHostMemory, HostMemoryDeleter> host_memory_;
+  Allocator heap_;
   // Main's leading shape nodes have run for the shapes that are bound.
   bool shapes_valid_ = false;
   uint32_t shape_node_count_ = 0;  // InferShape nodes of all graphs.
@@ -191,6 +210,9 @@ struct DvtExecutor {
   size_t failed_node_ = 0;
 
   std::unique_ptr<DvtDevice, davit::exec::DeviceDeleter> own_device_;
+  DvtCode return_code_ = DVT_OK;  // The first failure of the device to take back what was cached.
+  uint64_t consolidated_bytes_ = 0;  // Of the last consolidation: the most that had been live.
+  Allocator device_cache_;           // Gives its ranges back to the device, so it goes first.
   pid_t owner_pid_ = 0;  // The process that made this; a device does not survive fork().
   bool loaded_ = false;
   bool has_run_ = false;           // The last run's outputs can be read.

@@ -101,7 +101,10 @@ void dvt_executor_options_init(DvtExecutorOptions* options) {
               .heap_bytes_max = 0,
               .pool = nullptr,
               .schedule = DVT_SCHEDULE_AUTO,
-              .workers_max = 0};
+              .workers_max = 0,
+              .device_bytes_max = 0,
+              .device_memory = DVT_DEVICE_MEMORY_CACHED,
+              .reserved2 = 0};
 }
 
 DvtCode dvt_executor_create(DvtImage* image, const DvtExecutorOptions* options, DvtExecutor** out,
@@ -171,6 +174,26 @@ void dvt_executor_statistics(const DvtExecutor* executor, DvtExecutorStatistics*
   if (out == nullptr) return;
   *out = {};
   if (executor != nullptr) executor->statistics(*out);
+}
+
+void dvt_executor_memory(const DvtExecutor* executor, DvtMemoryPool pool,
+                         DvtMemoryStatistics* out) {
+  if (out == nullptr) return;
+  *out = {};
+  if (executor != nullptr) executor->memory(pool, *out);
+}
+
+uint64_t dvt_executor_live_bytes(const DvtExecutor* executor, DvtMemoryPool pool) {
+  return executor != nullptr ? executor->live_bytes(pool) : 0;
+}
+
+void dvt_executor_visit_memory(const DvtExecutor* executor, DvtMemoryPool pool,
+                               DvtMemoryVisitor visit, void* user) {
+  if (executor != nullptr && visit != nullptr) executor->visit_memory(pool, visit, user);
+}
+
+uint64_t dvt_executor_trim(DvtExecutor* executor, uint64_t keep_bytes) {
+  return executor != nullptr ? executor->trim(keep_bytes) : 0;
 }
 
 void dvt_executor_schedule(const DvtExecutor* executor, DvtScheduleInfo* out) {

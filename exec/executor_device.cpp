@@ -83,13 +83,17 @@ Status DvtExecutor::run_main_on_device(const RunRequest& request, uint32_t first
   }
   DvtDevice* device = runtime_->device;
   if (device->vtable->run_begin != nullptr) device->vtable->run_begin(device);
+  runtime_->memory.caches_device = device_cache_ != nullptr;
   Status status = run_steps(main_, DVT_STAGE_RUN, request, first);
+  runtime_->memory.caches_device = false;
   if (status.ok()) status = join_streams();
   if (!status.ok()) {
     // The failure of Main is the one to report; a failed recovery is tried again at the next run.
     recovery_pending_ = true;
     const Status dropped = recover();
     (void)dropped;
+  } else {
+    consolidate_device_cache();
   }
   if (device->vtable->run_end != nullptr) device->vtable->run_end(device);
   return status;
@@ -133,6 +137,10 @@ Status DvtExecutor::free_allocations(const StepList& list, DvtStage stage) {
     if (dvt_device_node(view_.kernels[list.graph->kernel[node]]) != DVT_NODE_ALLOC) continue;
     DvtCell& cell = cells_[list.graph->outputs_of(node)[0]];
     if (cell.data == nullptr) continue;
+    if (dvt_owns_memory(&runtime_->memory, &cell)) {
+      dvt_device_free(&runtime_->memory, &cell);
+      continue;
+    }
     const DvtCode code = device->vtable->free(device, cell.data);
     if (code == DVT_OK) cell.data = nullptr;
     keep_first(first, device_status(code, stage, "returning device memory"));

@@ -3,7 +3,6 @@
 
 #include "exec/executor.hpp"
 
-using davit::Status;
 using davit::exec::GraphView;
 using davit::exec::kNone;
 using davit::exec::ShapeNodeFacts;
@@ -90,23 +89,6 @@ void DvtExecutor::build_dynamic() {
   for (const StepList& list : bodies_) build(list);
 }
 
-Status DvtExecutor::create_host_memory(const DvtExecutorOptions& options) {
-  if (!layout_.uses_heap) return {};
-  host_memory_.reset(dvt_host_memory_create(options.heap_bytes_max));
-  if (host_memory_ == nullptr) return {DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no memory for a heap"};
-  runtime_->host_memory = host_memory_.get();
-  return {};
-}
-
-// After a failed run: its heap values, and the outputs that the engine provided.
-void DvtExecutor::return_heap_values() {
-  dvt_host_memory_free_all(host_memory_.get());
-  for (size_t i = 0; i < view_.outputs.size(); ++i) {
-    runtime_->outputs[i].owned = nullptr;
-    runtime_->outputs[i].owned_bytes = 0;
-  }
-}
-
 DvtCode DvtExecutor::run_body(DvtRuntime* runtime, const DvtBody* body) {
   auto& executor = *static_cast<DvtExecutor*>(runtime->executor);
   const davit::exec::RunRequest& request = *executor.request_;
@@ -137,12 +119,11 @@ void DvtExecutor::statistics(DvtExecutorStatistics& out) const {
     out.shape_hits += nodes[i].hits;
     out.shape_misses += nodes[i].misses;
   }
-  if (host_memory_ == nullptr) return;
-  DvtHostMemoryStatistics memory;
-  dvt_host_memory_statistics(host_memory_.get(), &memory);
-  out.heap_live_bytes = memory.live_bytes;
-  out.heap_cached_bytes = memory.cached_bytes;
-  out.heap_peak_bytes = memory.peak_reserved_bytes;
-  out.heap_allocations = memory.allocations;
-  out.heap_system_allocations = memory.system_allocations;
+  DvtMemoryStatistics heap;
+  memory(DVT_MEMORY_HEAP, heap);
+  out.heap_live_bytes = heap.live_bytes;
+  out.heap_cached_bytes = heap.cached_bytes;
+  out.heap_peak_bytes = heap.reserved_peak_bytes;
+  out.heap_allocations = heap.allocations;
+  out.heap_system_allocations = heap.system_allocations;
 }

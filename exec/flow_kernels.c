@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "exec/dynamic.h"
-#include "exec/host_memory.h"
 #include "exec/reason.h"
 
 static DvtTensor* shape_of(DvtCell* cell) {
@@ -72,27 +71,46 @@ static DvtCell* item(const Loop* loop, int64_t j) {
   return result(loop, 1 + loop->counts->states + j);
 }
 
-static DvtCode out_of_memory(const Loop* loop, uint64_t bytes) {
-  DvtRuntime* runtime = loop->ctx->runtime;
-  return dvt_fail_because(DVT_OUT_OF_MEMORY, runtime->reason, runtime->reason_bytes,
-                          "no host memory for %" PRIu64 " bytes in iteration %" PRId64, bytes,
-                          loop->iteration);
+static DvtValueMemory* memory_of(const Loop* loop) {
+  return &loop->ctx->runtime->memory;
 }
 
-/* Moves data and shape; `to` keeps its descriptor. */
-static void move(DvtCell* to, DvtCell* from) {
-  to->data = from->data;
+/* `to` keeps its descriptor. */
+static void copy_shape(DvtCell* to, const DvtCell* from) {
   *shape_of(to) = *from->tensor;
   shape_of(to)->flags = DVT_TENSOR_DYNAMIC;
 }
 
+/* Moves data and shape. */
+static void move(const Loop* loop, DvtCell* to, DvtCell* from) {
+  dvt_give_block(memory_of(loop), to, dvt_take_block(memory_of(loop), from));
+  copy_shape(to, from);
+}
+
 /* The states of the first iteration are the initial ones, which the Loop does not own. */
 static void begin(const Loop* loop) {
-  for (int64_t i = 0; i < loop->counts->states; ++i) move(state(loop, i), initial_state(loop, i));
+  for (int64_t i = 0; i < loop->counts->states; ++i) {
+    state(loop, i)->data = initial_state(loop, i)->data;
+    copy_shape(state(loop, i), initial_state(loop, i));
+  }
   for (int64_t j = 0; j < loop->counts->collected; ++j) {
     collected(loop, j)->data = NULL;
     loop->node->capacity[j] = 0;
   }
+}
+
+/* More room for what was collected, of which `bytes` are used. */
+static DvtCode enlarge(const Loop* loop, int64_t j, uint64_t wanted, uint64_t bytes) {
+  DvtValueMemory* memory = memory_of(loop);
+  DvtCell* all = collected(loop, j);
+  const DvtBlock old = dvt_take_block(memory, all);
+  const DvtCode code = dvt_heap_allocate(memory, all, wanted);
+  if (code == DVT_OK) {
+    loop->node->capacity[j] = wanted;
+    if (bytes > 0) memcpy(all->data, old.address, bytes);
+  }
+  dvt_heap_release(memory, old);
+  return code;
 }
 
 /* Appends the item of this iteration to what was collected. */
@@ -119,36 +137,27 @@ static DvtCode append(const Loop* loop, int64_t j, int64_t trip) {
                             " than before",
                             j, loop->iteration);
   }
-  uint64_t* capacity = &loop->node->capacity[j];
-  if (grown.bytes > *capacity || all->data == NULL) {
+  if (grown.bytes > loop->node->capacity[j] || all->data == NULL) {
     /* All of it at once when the trip count tells, else by doubling. */
     uint64_t wanted = 2 * grown.bytes;
     uint64_t known = 0;
     if (trip < 4096 && !__builtin_mul_overflow((uint64_t)trip, bytes, &known)) wanted = known;
     if (wanted < grown.bytes) wanted = grown.bytes;
-    void* data = dvt_host_memory_allocate(runtime->host_memory, wanted);
-    if (data == NULL) return out_of_memory(loop, wanted);
-    if (all->data != NULL) memcpy(data, all->data, grown.bytes - bytes);
-    dvt_host_memory_free(runtime->host_memory, all->data);
-    all->data = data;
-    *capacity = wanted;
+    code = enlarge(loop, j, wanted, grown.bytes - bytes);
+    if (code != DVT_OK) return code;
   }
   if (bytes > 0) memcpy((unsigned char*)all->data + grown.bytes - bytes, one->data, bytes);
   grown.flags = DVT_TENSOR_DYNAMIC;
   *shape_of(all) = grown;
-  dvt_host_memory_free(runtime->host_memory, one->data);
-  one->data = NULL;
+  dvt_heap_free(memory_of(loop), one);
   return DVT_OK;
 }
 
 /* The body's next states become the states. */
 static void advance(const Loop* loop) {
   for (int64_t i = 0; i < loop->counts->states; ++i) {
-    if (loop->iteration > 0) {
-      dvt_host_memory_free(loop->ctx->runtime->host_memory, state(loop, i)->data);
-    }
-    move(state(loop, i), next_state(loop, i));
-    next_state(loop, i)->data = NULL;
+    dvt_heap_free(memory_of(loop), state(loop, i));
+    move(loop, state(loop, i), next_state(loop, i));
   }
 }
 
@@ -162,24 +171,21 @@ static DvtCode collect_nothing(const Loop* loop, int64_t j) {
   for (uint32_t d = 1; d < rank; ++d) dims[d] = known->dims[d] > 0 ? known->dims[d] : 0;
   const DvtCode code = dvt_set_shape(shape_of(all), rank, dims);
   if (code != DVT_OK) return code;
-  all->data = dvt_host_memory_allocate(loop->ctx->runtime->host_memory, 0);
-  return all->data != NULL ? DVT_OK : out_of_memory(loop, 0);
+  return dvt_heap_allocate(memory_of(loop), all, 0);
 }
 
 static DvtCode finish(const Loop* loop) {
   for (int64_t i = 0; i < loop->counts->states; ++i) {
     DvtCell* last = state(loop, i);
     if (loop->iteration > 0) {
-      move(final_state(loop, i), last);
-      last->data = NULL;
+      move(loop, final_state(loop, i), last);
       continue;
     }
     const uint64_t bytes = last->tensor->bytes;
-    void* copy = dvt_host_memory_allocate(loop->ctx->runtime->host_memory, bytes);
-    if (copy == NULL) return out_of_memory(loop, bytes);
-    if (bytes > 0) memcpy(copy, last->data, bytes);
-    move(final_state(loop, i), last);
-    final_state(loop, i)->data = copy;
+    const DvtCode code = dvt_heap_allocate(memory_of(loop), final_state(loop, i), bytes);
+    if (code != DVT_OK) return code;
+    if (bytes > 0) memcpy(final_state(loop, i)->data, last->data, bytes);
+    copy_shape(final_state(loop, i), last);
     last->data = NULL;
   }
   for (int64_t j = 0; j < loop->counts->collected && loop->iteration == 0; ++j) {

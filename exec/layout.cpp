@@ -191,6 +191,8 @@ Result<Layout> lay_out(const ImageView& image) {
   layout.bindings = cursor.take<Binding>(ports);
   layout.port_order = cursor.take<uint32_t>(ports);
   layout.outputs = cursor.take<DvtOutputSlot>(image.outputs.size());
+  const bool allocates = layout.uses_heap || layout.uses_device;
+  layout.blocks = cursor.take<uint64_t>(allocates ? image.values.count : 0);
   layout.shapes = cursor.take<DvtTensor>(dynamic.values);
   layout.scratch = cursor.take<DvtTensor>(dynamic.scratch);
   layout.shape_nodes = cursor.take<DvtShapeNode>(dynamic.shape_nodes);

@@ -50,6 +50,7 @@ struct Layout {
   uint64_t bindings = 0;      // Binding[ports]
   uint64_t port_order = 0;    // u32[ports], scratch of the overlap check
   uint64_t outputs = 0;       // DvtOutputSlot[outputs]
+  uint64_t blocks = 0;        // u64[values], of images with dynamic values or a device
   uint64_t shapes = 0;        // DvtTensor[dynamic values]
   uint64_t scratch = 0;       // DvtTensor[most outputs of a target of InferShape]
   uint64_t shape_nodes = 0;   // DvtShapeNode[InferShape nodes]

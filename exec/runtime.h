@@ -8,6 +8,7 @@
 #pragma once
 
 #include "davit/device.h"
+#include "exec/value_memory.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,7 +26,7 @@ typedef struct DvtOutputSlot {
   const char* name;
   void* bound; /* The caller's buffer, or NULL: the engine provides the memory. */
   uint64_t capacity;
-  void* owned; /* The engine's memory, kept from run to run. */
+  DvtBlock owned; /* The engine's memory, kept from run to run; id 0: none. */
   uint64_t owned_bytes;
 } DvtOutputSlot;
 
@@ -43,8 +44,8 @@ typedef struct DvtRuntime {
   int64_t synchronize_timeout_us;
   void* launch_buffer; /* Scratch for argument records; launch_buffer_bytes long. */
   size_t launch_buffer_bytes;
-  struct DvtHostMemory* host_memory; /* Of heap values; NULL when the image has none. */
-  DvtOutputSlot* outputs;            /* [outputs of the image] */
+  DvtValueMemory memory;
+  DvtOutputSlot* outputs; /* [outputs of the image] */
   /* Runs a body to its end, or to the first code that is not DVT_OK, which it returns. */
   DvtCode (*run_body)(struct DvtRuntime* runtime, const struct DvtBody* body);
   void* executor; /* For run_body(). */

@@ -167,7 +167,16 @@ typedef struct DvtExecutorOptions {
   DvtPool* pool;                  /* NULL: the caller runs everything. */
   uint32_t schedule;              /* DVT_SCHEDULE_*; without a pool all are sequential. */
   uint32_t workers_max;           /* Of the pool's; 0: all. */
+  uint64_t device_bytes_max; /* As heap_bytes_max, of what Main allocates on a device; cached. */
+  uint32_t device_memory;    /* DVT_DEVICE_MEMORY_*. */
+  uint32_t reserved2;
 } DvtExecutorOptions;
+
+/* What nodes of Main that allocate on a device do. */
+enum {
+  DVT_DEVICE_MEMORY_CACHED = 0, /* They use again what the executor has taken from the device. */
+  DVT_DEVICE_MEMORY_DIRECT = 1, /* They call the device, which then sees the life of every value. */
+};
 DVT_API void dvt_executor_options_init(DvtExecutorOptions* options);
 
 /* Load: allocates the arena, binds kernels, runs Init. */
@@ -214,6 +223,43 @@ typedef struct DvtExecutorStatistics {
   uint64_t heap_allocations, heap_system_allocations; /* All; those not served from the cache. */
 } DvtExecutorStatistics;
 DVT_API void dvt_executor_statistics(const DvtExecutor* executor, DvtExecutorStatistics* out);
+
+/* ---- Memory whose size is known at run time only ------------------------------------------------
+ * An executor has two pools of it. Both keep what is freed; a static cpu image has neither. These
+ * functions may be called between runs and by the observer of a sequential run, never by others
+ * while a run is in progress. */
+typedef enum DvtMemoryPool {
+  DVT_MEMORY_HEAP = 0,   /* Host memory of values of dynamic shape. */
+  DVT_MEMORY_DEVICE = 1, /* What Main allocates on the device, if that is cached. */
+} DvtMemoryPool;
+
+typedef struct DvtMemoryStatistics {
+  uint64_t live_bytes; /* Of values, each rounded up to 64. */
+  uint64_t live_peak_bytes;
+  uint64_t cached_bytes;   /* Free, and kept. */
+  uint64_t reserved_bytes; /* Both: what the system or the device has given. */
+  uint64_t reserved_peak_bytes;
+  uint64_t largest_hole_bytes; /* Largest piece of what is cached. */
+  uint64_t limit_bytes;        /* 0: none. */
+  uint64_t live_blocks;
+  uint64_t allocations;        /* All, since the executor was made. */
+  uint64_t system_allocations; /* Times that the pool grew. */
+  uint64_t recoveries; /* Times that nothing fitted: streams were waited for, caches trimmed. */
+} DvtMemoryStatistics;
+/* All zero for a pool that the executor does not have. */
+DVT_API void dvt_executor_memory(const DvtExecutor* executor, DvtMemoryPool pool,
+                                 DvtMemoryStatistics* out);
+/* live_bytes alone, in constant time: for timelines. */
+DVT_API uint64_t dvt_executor_live_bytes(const DvtExecutor* executor, DvtMemoryPool pool);
+/* Calls visit() for everything that is live, with the path of the node whose result it is, which
+ * lives as long as the image. Slow. */
+typedef void (*DvtMemoryVisitor)(void* user, const char* node, uint64_t bytes);
+DVT_API void dvt_executor_visit_memory(const DvtExecutor* executor, DvtMemoryPool pool,
+                                       DvtMemoryVisitor visit, void* user);
+/* Gives cached memory of both pools back until at most `keep_bytes` of each are left, or what is
+ * left shares a page or range with what is live. Returns the bytes given back. Between runs only.
+ */
+DVT_API uint64_t dvt_executor_trim(DvtExecutor* executor, uint64_t keep_bytes);
 
 /* Execute: runs Main once. All inputs and outputs must be bound, but for outputs with a dynamic
  * shape. After a failure the executor is ready for the next run. */

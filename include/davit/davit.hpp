@@ -305,6 +305,15 @@ class Executor {
     return statistics;
   }
 
+  // Memory whose size is known at run time only; all zero for a pool that there is not.
+  [[nodiscard]] DvtMemoryStatistics memory(DvtMemoryPool pool) const {
+    DvtMemoryStatistics statistics;
+    dvt_executor_memory(get(), pool, &statistics);
+    return statistics;
+  }
+  // Gives cached memory back; returns the bytes.
+  uint64_t trim(uint64_t keep_bytes = 0) { return dvt_executor_trim(get(), keep_bytes); }
+
   // How the last run was scheduled, or the next one will be.
   [[nodiscard]] DvtScheduleInfo schedule() const {
     DvtScheduleInfo info;

@@ -186,6 +186,62 @@ TEST_CASE("trim and recovery leave pinned ranges alone") {
   }
 }
 
+TEST_CASE("the first range of a source that does not commit holds what is expected") {
+  FakeSource fake;
+  const DvtMemorySource source = fake.source();
+  DvtAllocatorOptions options = default_options();
+  options.source = &source;
+  options.expected_bytes = 80 * kMiB;
+  const AllocatorPointer allocator = make_allocator(options);
+  const DvtBlock small = acquire(allocator, 100);
+  CHECK(statistics(allocator).reserved_bytes == 90 * kMiB);
+  const DvtBlock large = acquire(allocator, 80 * kMiB);
+  CHECK(fake.range_count() == 1);
+  const DvtBlock larger = acquire(allocator, 100 * kMiB);
+  CHECK(fake.range_count() == 2);
+  for (const DvtBlock& block : {small, large, larger}) release(allocator, block);
+  // Whatever was live is expected to be live again.
+  dvt_allocator_trim(allocator.get(), 0);
+  CHECK(fake.range_count() == 0);
+  const uint64_t peak = statistics(allocator).live_peak_bytes;
+  acquire(allocator, 100);
+  acquire(allocator, 80 * kMiB);
+  acquire(allocator, 100 * kMiB);
+  CHECK(fake.range_count() == 1);
+  CHECK(statistics(allocator).reserved_bytes >= peak);
+  // A source that has less gives what is asked for.
+  FakeSource poor;
+  poor.capacity_bytes = kMiB;
+  const DvtMemorySource little = poor.source();
+  options.source = &little;
+  const AllocatorPointer modest = make_allocator(options);
+  acquire(modest, 100);
+  CHECK(statistics(modest).reserved_bytes <= kMiB);
+}
+
+TEST_CASE("a limit is exact where the source commits, too") {
+  for (const bool commits : {false, true}) {
+    CAPTURE(commits);
+    FakeSource fake(commits);
+    const DvtMemorySource source = fake.source();
+    DvtAllocatorOptions options = default_options();
+    options.source = &source;
+    options.segment_bytes = 4096;
+    options.limit_bytes = 10 * 64;
+    const AllocatorPointer allocator = make_allocator(options);
+    std::vector<DvtBlock> blocks;
+    for (int i = 0; i < 10; ++i) blocks.push_back(acquire(allocator, 64));
+    DvtBlock other{};
+    CHECK(dvt_allocator_acquire(allocator.get(), 1, 0, &other) == DVT_OUT_OF_MEMORY);
+    CHECK(dvt_allocator_acquire_cached(allocator.get(), 1, 0, &other) == DVT_OUT_OF_MEMORY);
+    release(allocator, blocks.back());
+    acquire(allocator, 64);
+    CHECK(dvt_allocator_acquire(allocator.get(), 1, 0, &other) == DVT_OUT_OF_MEMORY);
+    CHECK(statistics(allocator).live_bytes == options.limit_bytes);
+    CHECK(dvt_allocator_is_valid(allocator.get()));
+  }
+}
+
 TEST_CASE("out of memory tells what was asked, what there is, and who has it") {
   FakeSource fake(true);
   const DvtMemorySource source = fake.source();

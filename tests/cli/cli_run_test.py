@@ -117,6 +117,77 @@ class RunTest(tool.ToolTest):
         slices = [e for e in events if e["ph"] == "X"]
         self.assertEqual(sum(e["name"] == "block/add_1" for e in slices), 3)
 
+    DYNAMIC = """davit 1.2 target cpu
+input x: f32[?] dynamic
+output y: f32[?] dynamic
+heap a: f32[?] dynamic
+const w: f32[1] = {1}
+graph main {
+  a = InferShape(x, _) {target=2}
+  a = AllocHost() origin="block/add"
+  a = Add.f32(x, w) {axis=-1} origin="block/add" op="ai.onnx::Add(14)"
+  y = InferShape(a, _) {target=5}
+  y = BindOutput() {output=0} origin="block/last"
+  y = Add.f32(a, w) {axis=-1} origin="block/last" op="ai.onnx::Add(14)"
+  FreeHost(a) origin="block/last"
+}
+"""
+
+    def test_memory_tables_and_csv(self):
+        image, table = self.path("d.txt", self.DYNAMIC.encode()), self.path("m.csv")
+        trace = self.path("t.json")
+        arguments = ["run", image, "--input", "x=random:1000", "--memory", "--memory-csv", table,
+                     "--trace", trace]
+        result, document = self.davit_json(*arguments)
+        self.check_passed(result)
+        memory = document["result"]["memory"]
+        heap = memory["pools"][0]
+        self.assertEqual(heap["pool"], "heap")
+        self.assertEqual(heap["live_peak_bytes"], 2 * 4032)
+        self.assertEqual(heap["live_bytes"], 4032)  # The output.
+        self.assertEqual(heap["limit_bytes"], 0)
+        self.assertEqual({o["owner"]: o["bytes"] for o in memory["owners_at_peak"]},
+                         {"block/add": 4032, "block/last": 4032})
+        self.assertIn("block/last", result.out)
+        with open(table, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        # The output is kept from the run before.
+        self.assertEqual([int(r["heap_live_bytes"]) for r in rows], [4032] + [8064] * 5 + [4032])
+        with open(trace, encoding="utf-8") as file:
+            events = tool.json.load(file)["traceEvents"]
+        counters = [e for e in events if e["ph"] == "C"]
+        self.assertTrue(counters)
+        self.assertEqual(counters[-1]["args"], {"live bytes": 4032})
+
+    def test_memory_of_planned_values(self):
+        model = self.path("r.onnx", tool.onnx_model(
+            [("Relu", "", "r", ["x"], ["a"]), ("Exp", "", "e", ["a"], ["b"]),
+             ("Neg", "", "n", ["b"], ["y"])], [("x", 1, [64, 64])], [("y", 1, [64, 64])]))
+        result, document = self.davit_json("run", model, "--memory", "-O0")
+        self.check_passed(result)
+        pool = document["result"]["memory"]["pools"][0]
+        self.assertEqual(pool["pool"], "planned")
+        self.assertLessEqual(pool["live_peak_bytes"], pool["reserved_peak_bytes"])
+        self.assertGreaterEqual(pool["live_peak_bytes"], 64 * 64 * 4)
+        self.assertTrue(document["result"]["memory"]["owners_at_peak"])
+
+    def test_memory_limit(self):
+        image = self.path("d.txt", self.DYNAMIC.encode())
+        result = davit("run", image, "--input", "x=random:1000", "--memory-max", "8064")
+        self.check_passed(result)
+        result = davit("run", image, "--input", "x=random:1000", "--memory-max", "8063")
+        self.check_failed(result, 5, "run", "block/last asks the host for 4000 bytes")
+        for words in ("limit of 8063 bytes", "live", "cached", "largest hole", "fragmentation",
+                      "most is held by block/add"):
+            self.assertIn(words, result.err)
+        model = self.path("r.onnx", tool.onnx_model([("Relu", "", "r", ["x"], ["y"])],
+                                                    [("x", 1, [64, 64])], [("y", 1, [64, 64])]))
+        on_device = ["run", model, "--target", "ascend", "--memory-max"]
+        self.check_failed(davit(*on_device, "20000"), 5, "run", "asks ascend")
+        self.check_passed(davit(*on_device, "20000", "--device-memory", "direct"))
+        self.check_passed(davit(*on_device, "40000"))
+        self.check_failed(davit("run", model, "--device-memory", "some"), 2, "usage", "direct")
+
     def test_device_reports(self):
         model = self.path("r.onnx", tool.onnx_model([("Relu", "", "r", ["x"], ["y"])],
                                                     [("x", 1, [64, 64])], [("y", 1, [64, 64])]))

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -52,6 +53,10 @@ class FakeDevice {
   // From now on every synchronisation times out.
   void hang(bool hanging) { hanging_ = hanging; }
   void clear_log() { log_.clear(); }
+  void set_capacity(uint64_t bytes) { capacity_ = bytes; }
+  [[nodiscard]] long count(const char* call) const {
+    return std::count(log_.begin(), log_.end(), call);
+  }
 
  private:
   struct Base {
@@ -79,13 +84,17 @@ class FakeDevice {
     vtable_.malloc = [](DvtDevice* d, uint64_t bytes, const char* owner, void** out) -> DvtCode {
       FakeDevice& fake = self(d);
       if (!fake.enter("malloc")) return fake.fail_code_;
+      if (bytes > fake.capacity_ - fake.used_) return DVT_OUT_OF_MEMORY;
       const DvtCode code = fake.real_->vtable->malloc(fake.real_, bytes, owner, out);
+      if (code == DVT_OK) fake.used_ += fake.sizes_[*out] = bytes;
       return fake.keep(code, *out);
     };
     vtable_.free = [](DvtDevice* d, void* address) -> DvtCode {
       FakeDevice& fake = self(d);
       if (!fake.enter("free")) return fake.fail_code_;
-      return fake.drop(fake.real_->vtable->free(fake.real_, address), address);
+      const DvtCode code = fake.real_->vtable->free(fake.real_, address);
+      if (code == DVT_OK) fake.used_ -= fake.sizes_[address];
+      return fake.drop(code, address);
     };
     vtable_.copy_async = [](DvtDevice* d, DvtStream* stream, DvtCopyKind kind, void* to,
                             const void* from, uint64_t bytes, const char* name) -> DvtCode {
@@ -156,15 +165,20 @@ class FakeDevice {
   DvtDevice* real_;
   std::vector<std::string> log_;
   std::set<void*> alive_;
+  std::map<void*, uint64_t> sizes_;
+  uint64_t capacity_ = UINT64_MAX, used_ = 0;
   int fail_at_ = kNever;
   DvtCode fail_code_ = DVT_OUT_OF_RESOURCE;
   bool hanging_ = false;
 };
 
-davit::Expected<Executor> load(const TextImage& text, FakeDevice& device) {
+davit::Expected<Executor> load(const TextImage& text, FakeDevice& device,
+                               uint32_t memory = DVT_DEVICE_MEMORY_DIRECT, uint64_t bytes_max = 0) {
   DvtExecutorOptions options;
   dvt_executor_options_init(&options);
   options.device = device.get();
+  options.device_memory = memory;
+  options.device_bytes_max = bytes_max;
   return Executor::create(text.image, &options);
 }
 
@@ -245,6 +259,109 @@ TEST_CASE("a device's failure at any call of a whole life leaves nothing behind"
   CHECK(loads_failed == 6);
   CHECK(runs_failed >= 2 * 13);
   CHECK(unloads_failed >= 4 + 2);
+}
+
+TEST_CASE("device memory of Main is cached: later runs ask the device for nothing") {
+  const TextImage text(davit::test::kDeviceText);
+  FakeDevice device;
+  auto executor = load(text, device, DVT_DEVICE_MEMORY_CACHED);
+  INFO(executor.error().text());
+  REQUIRE(executor);
+  CHECK(device.alive() == 4);  // What Init allocates is not cached.
+  for (int run = 0; run < 3; ++run) {
+    Floats y{};
+    REQUIRE(!bind(*executor, kX, y));
+    device.clear_log();
+    REQUIRE(!executor->run());
+    CHECK(y == kWanted);
+    CHECK(device.count("malloc") == (run == 0 ? 1 : 0));
+    CHECK(device.count("free") == 0);
+    CHECK(device.alive() == 5);  // And one range.
+  }
+  const DvtMemoryStatistics memory = executor->memory(DVT_MEMORY_DEVICE);
+  CHECK(memory.live_bytes == 0);
+  CHECK(memory.live_peak_bytes == 3 * 64);
+  CHECK(memory.allocations == 3 * 3);
+  CHECK(memory.system_allocations == 1);
+  CHECK(memory.cached_bytes == memory.reserved_bytes);
+  CHECK(memory.largest_hole_bytes == memory.cached_bytes);
+  CHECK(memory.limit_bytes == 0);
+  CHECK(executor->memory(DVT_MEMORY_HEAP).reserved_bytes == 0);
+  CHECK(executor->trim() == memory.cached_bytes);
+  CHECK(device.alive() == 4);
+  Floats y{};
+  REQUIRE(!bind(*executor, kX, y));
+  CHECK(!executor->run());
+  CHECK(y == kWanted);
+  CHECK(!executor->unload());
+  CHECK(device.alive() == 0);
+}
+
+TEST_CASE("with a cache, too, a device's failure at any call leaves nothing behind") {
+  const TextImage text(davit::test::kDeviceText);
+  int failures = 0;
+  for (int failing = 0;; ++failing) {
+    CAPTURE(failing);
+    FakeDevice device;
+    device.fail_call(failing);
+    if (auto executor = load(text, device, DVT_DEVICE_MEMORY_CACHED); executor) {
+      for (int run = 0; run < 3; ++run) {
+        Floats y{};
+        REQUIRE(!bind(*executor, kX, y));
+        const Error error = executor->run();
+        failures += error ? 1 : 0;
+        if (!error) CHECK(y == kWanted);
+        CHECK(executor->memory(DVT_MEMORY_DEVICE).live_bytes == 0);
+        CHECK(device.alive() <= 4 + 3);  // At most a range for each allocation of Main.
+      }
+      failures += executor->unload() ? 1 : 0;
+    } else {
+      ++failures;
+    }
+    CHECK(device.alive() == 0);
+    if (device.calls() <= failing) break;
+  }
+  CHECK(failures > 30);
+}
+
+TEST_CASE("when a device has no more, streams are waited for, and the error tells it all") {
+  const TextImage text(davit::test::kDeviceText);
+  for (const bool by_limit : {false, true}) {
+    FakeDevice device;
+    auto executor = load(text, device, DVT_DEVICE_MEMORY_CACHED, by_limit ? 2 * 64 : 0);
+    REQUIRE(executor);
+    Floats y{};
+    REQUIRE(!bind(*executor, kX, y));
+    if (!by_limit) device.set_capacity(16 + 2 * 64);  // The weight, and two of three.
+    device.clear_log();
+    const Error error = executor->run();
+    REQUIRE(error.code() == DVT_OUT_OF_MEMORY);
+    CHECK(device.count("synchronize") >= 2);
+    CHECK(error.detail()->node == std::string("y"));
+    const std::string message = error.detail()->message;
+    INFO(message);
+    CHECK(message.find("y asks ascend:test for 16 bytes") != std::string::npos);
+    CHECK(message.find(by_limit ? "the limit is reached" : "the source has no more memory") !=
+          std::string::npos);
+    CHECK(std::string(error.detail()->got) ==
+          "128 live, 0 cached, largest hole 0 bytes, fragmentation 0 %");
+    CHECK(std::string(error.detail()->hint) ==
+          "most is held by x: 64 bytes in 1 block; sum: 64 bytes in 1 block");
+    CHECK(executor->memory(DVT_MEMORY_DEVICE).live_bytes == 0);
+    CHECK(executor->memory(DVT_MEMORY_DEVICE).recoveries > 0);
+    if (by_limit) continue;
+    device.set_capacity(UINT64_MAX);
+    CHECK(!executor->run());
+    CHECK(y == kWanted);
+  }
+}
+
+TEST_CASE("options of device memory that make no sense are refused") {
+  const TextImage text(davit::test::kDeviceText);
+  FakeDevice device;
+  CHECK(load(text, device, 2).error().code() == DVT_INVALID_ARGUMENT);
+  CHECK(load(text, device, DVT_DEVICE_MEMORY_DIRECT, 100).error().code() == DVT_INVALID_ARGUMENT);
+  CHECK(device.alive() == 0);
 }
 
 TEST_CASE("a failing launch names the original node, its operator and the device kernel") {

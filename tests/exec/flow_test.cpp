@@ -270,7 +270,10 @@ TEST_CASE("memory runs out, wherever it may") {
     }
     ++failures;
     CHECK(error.code() == DVT_OUT_OF_MEMORY);
-    CHECK(contains(error.detail()->message, "no host memory for "));
+    CHECK(contains(error.detail()->message, " asks the host for "));
+    CHECK(contains(error.detail()->message, "the limit is reached"));
+    CHECK(contains(error.detail()->expected, std::to_string(limit) + " bytes"));
+    CHECK(contains(error.detail()->got, " live, "));
     CHECK(sample.executor.statistics().heap_live_bytes == 0);
     CHECK(sample.executor.run().code() == DVT_OUT_OF_MEMORY);
     if (limit < 8 * 64) continue;

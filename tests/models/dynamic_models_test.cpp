@@ -161,8 +161,13 @@ bool check_on_device(const std::string& path, const std::vector<ReferenceSet>& s
         return report(what, status_of(error));
       }
       const std::unique_ptr<DvtNpu, DestroyNpu> owner(npu);
-      const auto outputs =
-          davit::testing::run_image(image->bytes, set.inputs, dvt_npu_device(npu), 2);
+      const auto outputs = davit::testing::run_image(
+          image->bytes, set.inputs,
+          // Late tasks, and a device that sees the life of every value.
+          {.device = dvt_npu_device(npu),
+           .runs = 2,
+           .device_memory = uint32_t{mode == DVT_NPU_LAZY ? DVT_DEVICE_MEMORY_DIRECT
+                                                          : DVT_DEVICE_MEMORY_CACHED}});
       if (!outputs.ok()) {
         good = report(what, outputs.status());
         continue;

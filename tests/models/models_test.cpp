@@ -58,7 +58,13 @@ davit::Result<std::vector<NpyArray>> run_on_npu(std::span<const std::byte> image
   DvtError error{};
   if (dvt_npu_create(&options, &npu, &error) != DVT_OK) return davit::testing::status_from(error);
   const std::unique_ptr<DvtNpu, DestroyNpu> owner(npu);
-  auto outputs = davit::testing::run_image(image, inputs, dvt_npu_device(npu), 2);
+  auto outputs = davit::testing::run_image(
+      image, inputs,
+      // Late tasks, and a device that sees the life of every value.
+      {.device = dvt_npu_device(npu),
+       .runs = 2,
+       .device_memory =
+           uint32_t{mode == DVT_NPU_LAZY ? DVT_DEVICE_MEMORY_DIRECT : DVT_DEVICE_MEMORY_CACHED}});
   if (!outputs.ok()) return outputs;
   DvtNpuMemory memory;
   dvt_npu_memory(npu, &memory);

@@ -196,6 +196,7 @@ Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
   DvtExecutorOptions options;
   dvt_executor_options_init(&options);
   options.device = on.device;
+  options.device_memory = on.device_memory;
   options.pool = on.pool;
   options.schedule = on.pool == nullptr ? uint32_t{DVT_SCHEDULE_AUTO} : on.schedule;
   DvtExecutor* raw_executor = nullptr;

@@ -40,6 +40,7 @@ struct RunOn {
   int runs = 1;
   DvtPool* pool = nullptr;                   // Null: in order.
   uint32_t schedule = DVT_SCHEDULE_DYNAMIC;  // With a pool.
+  uint32_t device_memory = DVT_DEVICE_MEMORY_CACHED;
 };
 
 // Opens the image, makes an executor, and runs it on the inputs, one per port. Output buffers are

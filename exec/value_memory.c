@@ -1,0 +1,49 @@
+#include "exec/value_memory.h"
+
+#include "base/address_sanitizer.h"
+
+/* Bytes between heap values that nobody may touch, where somebody looks. */
+enum { RED_ZONE = DVT_ADDRESS_SANITIZER ? 64 : 0 };
+
+static DvtCode allocate(DvtValueMemory* memory, DvtAllocator* allocator, DvtCell* cell,
+                        uint64_t bytes) {
+  const uint32_t value = (uint32_t)(cell - memory->cells);
+  DvtBlock block;
+  const DvtCode code = dvt_allocator_acquire(allocator, bytes, value, &block);
+  if (code != DVT_OK) {
+    memory->failed = allocator;
+    memory->failed_bytes = bytes;
+    memory->failed_value = value;
+    return code;
+  }
+  memory->blocks[value] = block.id;
+  cell->data = block.address;
+  return DVT_OK;
+}
+
+DvtCode dvt_heap_allocate(DvtValueMemory* memory, DvtCell* cell, uint64_t bytes) {
+  /* What is above any limit is asked for as it is; no sum wraps. */
+  const uint64_t padded = bytes > UINT64_MAX - RED_ZONE ? bytes : bytes + RED_ZONE;
+  const DvtCode code = allocate(memory, memory->heap, cell, padded);
+  if (DVT_ADDRESS_SANITIZER && code == DVT_OK) {
+    dvt_poison(cell->data, dvt_allocator_block_bytes(memory->heap, *dvt_block_of(memory, cell)));
+    dvt_unpoison(cell->data, bytes);
+  }
+  return code;
+}
+
+void dvt_heap_release(DvtValueMemory* memory, DvtBlock block) {
+  if (block.id == 0) return;
+  if (DVT_ADDRESS_SANITIZER) {
+    dvt_poison(block.address, dvt_allocator_block_bytes(memory->heap, block.id));
+  }
+  (void)dvt_allocator_release(memory->heap, block.id);
+}
+
+DvtCode dvt_device_allocate(DvtValueMemory* memory, DvtCell* cell, uint64_t bytes) {
+  return allocate(memory, memory->device, cell, bytes);
+}
+
+void dvt_device_free(DvtValueMemory* memory, DvtCell* cell) {
+  (void)dvt_allocator_release(memory->device, dvt_take_block(memory, cell).id);
+}
