@@ -73,7 +73,8 @@ void EventCore::arm_head(uint32_t stream) {
   }
   Task& head = s.head();
   const int64_t gap = is_synchronisation(head.type) ? 0 : gap_ps_;
-  head.ready_ps = std::max(head.submit_ps, s.last_end_ps + gap);
+  head.ready_ps =
+      std::max(head.submit_ps, s.last_end_ps + gap) + int64_t{head.delay_us} * 1'000'000;
   s.state = StreamState::kPending;
   timers_.push({head.ready_ps, head.id, stream});
 }

@@ -34,6 +34,7 @@
 
 #include "base/status.hpp"
 #include "npu_model/cost.hpp"
+#include "npu_model/hazards.hpp"
 #include "npu_model/parameters.hpp"
 
 namespace davit::npu {
@@ -58,6 +59,7 @@ struct Task {
   DvtNpuTaskType type = DVT_NPU_AI_CORE;
   bool hangs = false;       // Never ends (fault injection).
   uint32_t object = kNone;  // Record or notify index of a synchronisation task.
+  uint32_t delay_us = 0;    // Kept from being ready for that long.
   const TaskTiming* timing = nullptr;
   const char* name = "";
   const char* op = "";
@@ -89,8 +91,9 @@ struct Record {
   int64_t reached_ps = 0;
   uint32_t references = 0;
   TaskRef task;
-  std::optional<ErrorDetail> error;  // Its stream had failed before it; set when it takes effect.
-  std::vector<uint32_t> waiters;     // Streams.
+  std::optional<ErrorDetail> error;    // Its stream had failed before it; set when it takes effect.
+  std::shared_ptr<const Clock> clock;  // What its waits come after; set when it takes effect.
+  std::vector<uint32_t> waiters;       // Streams.
 };
 
 struct Notify {

@@ -8,10 +8,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/status.hpp"
 #include "davit/device.h"
+#include "npu_model/hazards.hpp"
 #include "npu_model/memory.hpp"
 
 namespace davit::npu {
@@ -40,12 +43,31 @@ struct Effect {
 // itself is refused.
 Result<std::unique_ptr<void, FreeDeleter>> copy_arguments(const DvtLaunch& launch);
 
+// Device memory that an effect reads or writes.
+struct Operand {
+  const void* address;
+  uint64_t bytes;  // > 0.
+  bool is_write;
+  const char* role;  // "input", "destination", ...
+  uint32_t index;    // Among inputs or outputs of a kernel.
+};
+// Calls `visit` for each, reads first, until it returns false.
+void for_each_operand(const Effect& effect, const std::function<bool(const Operand&)>& visit);
+
 // All device operands lie in blocks that the task may use (Memory::find) and that nobody else has
 // written over. The error names the operand and what became of its memory.
 Status check_operands(const Effect& effect, const Memory& memory);
 
-// check_operands(), then the work itself, then Memory::note_write() for what it wrote. Kernels that
-// return a code other than DVT_OK give DVT_KERNEL_FAILED or their own code.
-Status apply(const Effect& effect, Memory& memory);
+// Every byte that the effect reads was written by a task that is over at `clock`, and nothing that
+// it writes is still in use: by a task that `clock` does not know. Notes the accesses. The error
+// names operand, block and both tasks; `later_writer` gives the queued task that will write to an
+// address, or nothing. Precondition: check_operands().
+using LaterWriter = std::function<std::optional<Access>(const void* address)>;
+Status check_order(const Effect& effect, Memory& memory, const Access& task, const Clock& clock,
+                   const LaterWriter& later_writer);
+
+// The work itself, then Memory::note_write() for what it wrote. Kernels that return a code other
+// than DVT_OK give DVT_KERNEL_FAILED or their own code. Precondition: check_operands().
+Status apply(const Effect& effect, Memory& memory, const Access& task);
 
 }  // namespace davit::npu

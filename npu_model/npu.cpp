@@ -23,6 +23,9 @@ Status misuse(std::string message) {
   return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, std::move(message));
 }
 
+// The struct as it first was: up to `hang`.
+constexpr uint32_t kFirstOptionsSize = offsetof(DvtNpuOptions, seed);
+
 DvtNpuTaskType type_of(DvtCopyKind kind) {
   switch (kind) {
     case DVT_COPY_HOST_TO_DEVICE:
@@ -40,12 +43,13 @@ Result<Settings> settings_from(const DvtNpuOptions* options) {
   DvtNpuOptions defaults;
   dvt_npu_options_init(&defaults);
   if (options == nullptr) options = &defaults;
-  if (options->struct_size != sizeof(DvtNpuOptions)) {
+  if (options->struct_size < kFirstOptionsSize || options->struct_size > sizeof(DvtNpuOptions)) {
     return misuse("DvtNpuOptions.struct_size is not set; call dvt_npu_options_init()");
   }
-  if (options->mode != DVT_NPU_PROMPT && options->mode != DVT_NPU_LAZY) {
-    return misuse("DvtNpuOptions.mode is unknown");
-  }
+  // Callers that were built against an earlier header have a shorter struct.
+  std::memcpy(static_cast<void*>(&defaults), options, options->struct_size);
+  options = &defaults;
+  if (options->mode > DVT_NPU_ADVERSARIAL) return misuse("DvtNpuOptions.mode is unknown");
   Settings out;
   out.soc = options->soc == nullptr ? "910B2" : options->soc;
   std::string_view text;
@@ -77,6 +81,9 @@ Result<Settings> settings_from(const DvtNpuOptions* options) {
   out.mode = options->mode;
   out.timing_only = options->timing_only != 0;
   out.keep_records = options->no_records == 0;
+  out.seed = options->seed;
+  out.check_order =
+      !out.timing_only && (options->check_order != 0 || out.mode == DVT_NPU_ADVERSARIAL);
   out.hang = options->hang == nullptr ? "" : options->hang;
   return out;
 }
@@ -95,7 +102,8 @@ Npu::Npu(Settings settings, uint32_t device_id)
       synchronise_ps_(to_ps(settings_.parameters.synchronize_us)),
       allocate_ps_(to_ps(settings_.parameters.allocate_us)),
       queue_entries_(
-          static_cast<size_t>(settings_.parameters.sq_depth - settings_.parameters.sq_reserved)) {}
+          static_cast<size_t>(settings_.parameters.sq_depth - settings_.parameters.sq_reserved)),
+      random_(settings_.seed) {}
 
 void Npu::host_advance(int64_t ps) {
   if (ps <= 0) return;
@@ -175,6 +183,8 @@ Status Npu::enter_queue(uint32_t stream) {
 void Npu::enqueue(uint32_t stream, Task task) {
   task.id = next_task_++;
   task.submit_ps = host_now_;
+  task.delay_us = delay_us();
+  if (settings_.check_order) order_.submit(stream, task.id);
   core_.submit(stream, std::move(task));
   core_.run_until(host_now_);
 }
@@ -268,11 +278,8 @@ void Npu::ended(uint32_t stream, Task& task) {
                         task.released_by.stream == kNone ? UINT64_MAX : task.released_by.task,
                         stream, task.type});
   }
-  if (settings_.mode == DVT_NPU_LAZY) return;
-  Stream& s = core_.streams()[stream];
-  take_effect(s, task);
-  s.tasks.pop_front();
-  --s.ended;
+  if (settings_.mode == DVT_NPU_PROMPT) take_effect(stream);
+  if (settings_.mode == DVT_NPU_ADVERSARIAL) apply_some_effects();
 }
 
 void Npu::fail(Stream& stream, const Task& task, Status status) {
@@ -282,53 +289,114 @@ void Npu::fail(Stream& stream, const Task& task, Status status) {
   stream.error = std::move(detail);
 }
 
+void Npu::take_effect(uint32_t stream) {
+  Stream& s = core_.streams()[stream];
+  const Task& task = s.tasks.front();
+  if (settings_.check_order) order_.begin(stream, task.id);
+  run_effect(stream, task);
+  s.tasks.pop_front();
+  --s.ended;
+}
+
 // After a failure the rest of the stream's work is skipped until a synchronisation has reported it,
 // and so is work elsewhere that waits for a record behind the failure.
-void Npu::take_effect(Stream& stream, Task& task) {
+void Npu::run_effect(uint32_t stream, const Task& task) {
+  Stream& s = core_.streams()[stream];
+  const bool ordered = settings_.check_order;
   switch (task.type) {
     case DVT_NPU_EVENT_RECORD: {
-      core_.records()[task.object].error = stream.error;
+      if (ordered) order_.end(stream, task.id);
+      Record& record = core_.records()[task.object];
+      record.error = s.error;
+      if (ordered) record.clock = std::make_shared<Clock>(order_.clock(stream));
       core_.drop_reference(task.object);
       return;
     }
     case DVT_NPU_EVENT_WAIT: {
-      const auto& error = core_.records()[task.object].error;
-      if (error && !stream.error) stream.error = error;
+      const Record& record = core_.records()[task.object];
+      if (record.error && !s.error) s.error = record.error;
+      if (record.clock != nullptr) order_.wait(stream, *record.clock);
       core_.drop_reference(task.object);
+      return;
+    }
+    case DVT_NPU_NOTIFY_RECORD: {
+      if (!ordered) return;
+      order_.end(stream, task.id);
+      notify_clocks_[task.id] = order_.clock(stream);
+      return;
+    }
+    case DVT_NPU_NOTIFY_WAIT: {
+      if (!ordered) return;
+      const auto clock = notify_clocks_.find(task.released_by.task);
+      if (clock == notify_clocks_.end()) return;
+      order_.wait(stream, clock->second);
+      notify_clocks_.erase(clock);
       return;
     }
     default:
       break;
   }
-  if (task.effect == nullptr || stream.error) return;
-  auto status = apply(*task.effect, memory_);
-  if (!status.ok()) fail(stream, task, std::move(status));
+  if (task.effect != nullptr && !s.error) {
+    const Access access{stream, task.type, task.id, task.name};
+    auto status = check_operands(*task.effect, memory_);
+    if (status.ok() && ordered) {
+      status = check_order(*task.effect, memory_, access, order_.clock(stream),
+                           [this](const void* address) { return later_writer(address); });
+    }
+    if (status.ok()) status = apply(*task.effect, memory_, access);
+    if (!status.ok()) fail(s, task, std::move(status));
+  }
+  if (ordered) order_.end(stream, task.id);
+}
+
+bool Npu::is_pending(TaskRef task) const {
+  const Stream& s = core_.streams()[task.stream];
+  return s.ended > 0 && s.tasks.front().id <= task.task;
+}
+
+TaskRef Npu::pending_cause(uint32_t stream) const {
+  const TaskRef cause = core_.streams()[stream].tasks.front().released_by;
+  return cause.stream != kNone && is_pending(cause) ? cause : TaskRef{};
 }
 
 void Npu::demand(TaskRef upto) {
   std::vector<TaskRef> stack = {upto};
   while (!stack.empty()) {
     const TaskRef target = stack.back();
-    Stream& s = core_.streams()[target.stream];
-    if (s.ended == 0 || s.tasks.front().id > target.task) {
+    if (!is_pending(target)) {
       stack.pop_back();
-      continue;
-    }
-    Task& front = s.tasks.front();
-    const TaskRef cause = std::exchange(front.released_by, {});
-    if (cause.stream != kNone) {
+    } else if (const TaskRef cause = pending_cause(target.stream); cause.stream != kNone) {
       stack.push_back(cause);
-      continue;
+    } else {
+      take_effect(target.stream);
     }
-    take_effect(s, front);
-    s.tasks.pop_front();
-    --s.ended;
   }
 }
 
 void Npu::demand_ended(uint32_t stream) {
   const Stream& s = core_.streams()[stream];
   if (s.ended > 0) demand({stream, s.tasks[s.ended - 1].id});
+}
+
+void Npu::host_saw(uint32_t stream) {
+  if (settings_.check_order) order_.host_saw(order_.clock(stream));
+}
+
+std::optional<Access> Npu::later_writer(const void* address) const {
+  const auto* byte = static_cast<const std::byte*>(address);
+  for (uint32_t i = 0; i < core_.streams().size(); ++i) {
+    for (const Task& task : core_.streams()[i].tasks) {
+      bool writes = false;
+      if (task.effect == nullptr) continue;
+      for_each_operand(*task.effect, [&](const Operand& operand) {
+        const auto* begin = static_cast<const std::byte*>(operand.address);
+        writes = operand.is_write && byte >= begin && byte < begin + operand.bytes;
+        return !writes;
+      });
+      if (writes) return Access{i, task.type, task.id, task.name};
+    }
+  }
+  return std::nullopt;
 }
 
 // ---- Runs and records --------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -21,8 +22,10 @@
 #include "npu_model/event_core.hpp"
 #include "npu_model/functional.hpp"
 #include "npu_model/handles.hpp"
+#include "npu_model/hazards.hpp"
 #include "npu_model/memory.hpp"
 #include "npu_model/parameters.hpp"
+#include "npu_model/random.hpp"
 
 namespace davit::npu {
 
@@ -32,6 +35,8 @@ struct Settings {
   DvtNpuMode mode = DVT_NPU_PROMPT;
   bool timing_only = false;
   bool keep_records = true;
+  bool check_order = false;
+  uint64_t seed = 0;
   std::string hang;
 };
 Result<Settings> settings_from(const DvtNpuOptions* options);
@@ -112,11 +117,26 @@ class Npu final : private EventCore::Listener {
   Status submit_transfer(uint32_t stream, Task task, std::unique_ptr<Effect> effect);
   Status submit_synchronisation(uint32_t stream, DvtNpuTaskType type, uint32_t object);
 
-  void take_effect(Stream& stream, Task& task);
+  // The oldest task of a stream, which has ended, takes effect and leaves.
+  void take_effect(uint32_t stream);
+  void run_effect(uint32_t stream, const Task& task);
   void fail(Stream& stream, const Task& task, Status status);
-  // Lazy mode: everything that must have happened when `upto` has.
+  // What must take effect before the oldest task of a stream can: the record that released it.
+  [[nodiscard]] TaskRef pending_cause(uint32_t stream) const;
+  [[nodiscard]] bool is_pending(TaskRef task) const;
+  // Everything that must have happened when `upto` has.
   void demand(TaskRef upto);
   void demand_ended(uint32_t stream);
+  // The host has seen what `stream` has done.
+  void host_saw(uint32_t stream);
+  // The host has seen that a record is reached.
+  void see_record(uint32_t record);
+  [[nodiscard]] std::optional<Access> later_writer(const void* address) const;
+
+  // Adversarial mode (adversary.cpp).
+  void apply_some_effects();
+  [[nodiscard]] uint32_t delay_us();
+  [[nodiscard]] bool looks_unfinished(TaskRef task);
 
   Status wait_drained(uint32_t stream, int64_t deadline_ps);
   Status timeout_error(uint32_t stream, int64_t begin_ps, bool stuck) const;
@@ -139,6 +159,10 @@ class Npu final : private EventCore::Listener {
   std::vector<TaskRecord> records_;
   std::vector<DvtNpuRun> runs_;
   bool in_run_ = false;
+  Order order_;  // With settings_.check_order only.
+  // Clocks of notify records that have taken effect, and whose waits have not; by task id.
+  std::unordered_map<uint64_t, Clock> notify_clocks_;
+  Random random_;
 };
 
 }  // namespace davit::npu

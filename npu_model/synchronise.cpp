@@ -21,6 +21,7 @@ Result<DvtStream*> Npu::create_stream(uint32_t priority) {
   streams[*index] = Stream{};
   streams[*index].live = true;
   streams[*index].priority = priority;
+  if (settings_.check_order) order_.create_stream(*index);
   return stream_handles_.handle<DvtStream>(*index);
 }
 
@@ -92,15 +93,21 @@ Status Npu::wait_event(DvtStream* stream, DvtEvent* event) {
   if (!status.ok()) return status;
   const uint32_t record = event_records_[*e];
   if (record == kNone) return {};
-  if (core_.records()[record].reached) {
+  if (core_.records()[record].reached && !looks_unfinished(core_.records()[record].task)) {
     // The runtime has seen the event complete, so what it covers is there.
-    demand(core_.records()[record].task);
+    see_record(record);
     auto& error = core_.streams()[*s].error;
     if (!error) error = core_.records()[record].error;
     return {};
   }
   core_.add_reference(record);
   return submit_synchronisation(*s, DVT_NPU_EVENT_WAIT, record);
+}
+
+void Npu::see_record(uint32_t record) {
+  demand(core_.records()[record].task);
+  const auto& clock = core_.records()[record].clock;
+  if (clock != nullptr) order_.host_saw(*clock);
 }
 
 Result<bool> Npu::query_event(DvtEvent* event) {
@@ -110,7 +117,8 @@ Result<bool> Npu::query_event(DvtEvent* event) {
   const uint32_t record = event_records_[*e];
   if (record == kNone) return true;
   if (!core_.records()[record].reached) return false;
-  demand(core_.records()[record].task);
+  if (looks_unfinished(core_.records()[record].task)) return false;
+  see_record(record);
   return true;
 }
 
@@ -227,6 +235,7 @@ Status Npu::synchronise_stream(DvtStream* stream, int64_t timeout_us) {
   if (!status.ok()) return status;
   host_advance(synchronise_ps_);
   demand_ended(*index);
+  host_saw(*index);
   auto& error = core_.streams()[*index].error;
   if (error) return Status(*std::exchange(error, std::nullopt));
   return {};
@@ -243,6 +252,7 @@ Status Npu::synchronise(int64_t timeout_us) {
   host_advance(synchronise_ps_);
   for (uint32_t i = 0; i < core_.streams().size(); ++i) {
     demand_ended(i);
+    if (core_.streams()[i].live) host_saw(i);
     auto error = std::exchange(core_.streams()[i].error, std::nullopt);
     if (error && first.ok()) first = Status(*error);
   }

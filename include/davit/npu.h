@@ -36,6 +36,10 @@ typedef enum DvtNpuMode {
   /* A task takes effect only when a synchronisation demands it, in stream order. Legal, and as
    * late as can be: what is not synchronised is not there. */
   DVT_NPU_LAZY = 1,
+  /* What the ordering rules leave open is decided by chance, and badly: tasks start late, and take
+   * effect in any legal order, some only when a synchronisation demands it. The order of accesses
+   * is checked (`check_order`). Times are those of a bad day, not predictions. */
+  DVT_NPU_ADVERSARIAL = 2,
 } DvtNpuMode;
 
 typedef struct DvtNpuOptions {
@@ -48,6 +52,11 @@ typedef struct DvtNpuOptions {
   uint32_t timing_only; /* 1: kernels and copies have no effect; memory has no backing. */
   uint32_t no_records;  /* 1: keep no task records (for very long runs). */
   const char* hang;     /* Fault injection: tasks of this name never complete. NULL: none. */
+  uint64_t seed;        /* Of DVT_NPU_ADVERSARIAL: same calls and seed, same order and times. */
+  /* 1: a task fails that reads what no task has written, or that touches bytes which a task that it
+   * is not ordered behind writes or (if it writes) reads, even if they ran in a good order. The
+   * error names both tasks. Adversarial mode always checks. */
+  uint32_t check_order;
 } DvtNpuOptions;
 DVT_API void dvt_npu_options_init(DvtNpuOptions* options);
 
