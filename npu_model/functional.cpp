@@ -21,8 +21,9 @@ std::string label(const Operand& operand, const Effect& effect) {
   return fmt::format("{} {}", operand.role, operand.index);
 }
 
-Status check_block(const Memory& memory, const Operand& operand, const Effect& effect) {
-  const Block* block = memory.find(operand.address, operand.bytes, effect.serial);
+Status check_block(const Memory& memory, const Operand& operand, const Effect& effect,
+                   uint64_t serial) {
+  const Block* block = memory.find(operand.address, operand.bytes, serial);
   const auto what = [&] {
     return fmt::format("{} at {}", label(operand, effect), fmt::ptr(operand.address));
   };
@@ -85,14 +86,38 @@ Result<std::unique_ptr<void, FreeDeleter>> copy_arguments(const DvtLaunch& launc
   return copy;
 }
 
+namespace {
+
+struct Sides {
+  bool reads, writes;  // `from`, `to`, on the device.
+};
+
+Sides sides_of(const Effect& effect) {
+  switch (effect.kind) {
+    case Effect::Kind::kCopy:
+      return {effect.copy != DVT_COPY_HOST_TO_DEVICE, effect.copy != DVT_COPY_DEVICE_TO_HOST};
+    case Effect::Kind::kFill:
+    case Effect::Kind::kDequeue:
+      return {false, true};
+    case Effect::Kind::kDecide:
+    case Effect::Kind::kEnqueue:
+      return {true, false};
+    default:
+      return {false, false};
+  }
+}
+
+}  // namespace
+
 void for_each_operand(const Effect& effect, const std::function<bool(const Operand&)>& visit) {
   if (effect.kind != Effect::Kind::kKernel) {
     if (effect.bytes == 0) return;
-    const bool reads = effect.kind == Effect::Kind::kCopy && effect.copy != DVT_COPY_HOST_TO_DEVICE;
-    const bool writes =
-        effect.kind == Effect::Kind::kFill || effect.copy != DVT_COPY_DEVICE_TO_HOST;
-    if (reads && !visit({effect.from, effect.bytes, false, "source", 0})) return;
-    if (writes) visit({effect.to, effect.bytes, true, "destination", 0});
+    const Sides sides = sides_of(effect);
+    if (sides.reads && !visit({effect.from, effect.bytes, false, "source", 0})) return;
+    const bool decides = effect.kind == Effect::Kind::kDecide;
+    if (sides.writes || (decides && effect.to != nullptr)) {
+      visit({effect.to, effect.bytes, sides.writes, decides ? "right side" : "destination", 0});
+    }
     return;
   }
   const auto* context = static_cast<const DvtContext*>(effect.arguments.get());
@@ -109,10 +134,10 @@ void for_each_operand(const Effect& effect, const std::function<bool(const Opera
   }
 }
 
-Status check_operands(const Effect& effect, const Memory& memory) {
+Status check_operands(const Effect& effect, const Memory& memory, uint64_t serial) {
   Status status;
   for_each_operand(effect, [&](const Operand& operand) {
-    status = check_block(memory, operand, effect);
+    status = check_block(memory, operand, effect, serial);
     return status.ok();
   });
   if (!status.ok() || effect.kind != Effect::Kind::kCopy) return status;
@@ -125,11 +150,11 @@ Status check_operands(const Effect& effect, const Memory& memory) {
   return status;
 }
 
-Status check_order(const Effect& effect, Memory& memory, const Access& task, const Clock& clock,
-                   const LaterWriter& later_writer) {
+Status check_order(const Effect& effect, Memory& memory, uint64_t serial, const Access& task,
+                   const Clock& clock, const LaterWriter& later_writer) {
   Status status;
   for_each_operand(effect, [&](const Operand& operand) {
-    Block* block = memory.find(operand.address, operand.bytes, effect.serial);
+    Block* block = memory.find(operand.address, operand.bytes, serial);
     const auto begin =
         static_cast<uint64_t>(static_cast<const std::byte*>(operand.address) - block->address);
     const uint64_t end = begin + operand.bytes;
@@ -171,12 +196,44 @@ Status apply(const Effect& effect, Memory& memory, const Access& task) {
     case Effect::Kind::kFill:
       if (effect.bytes > 0) std::memset(effect.to, effect.value, effect.bytes);
       break;
+    case Effect::Kind::kCallback:
+      effect.function(effect.data);
+      break;
+    default:
+      break;
   }
   for_each_operand(effect, [&](const Operand& operand) {
     if (operand.is_write) memory.note_write(operand.address, task);
     return true;
   });
   return status;
+}
+
+uint64_t read_decision(const Effect& effect) {
+  if (!effect.labels.empty()) {
+    uint32_t index = 0;
+    std::memcpy(&index, effect.from, sizeof index);
+    return index;
+  }
+  int64_t left = 0;
+  int64_t right = 0;
+  std::memcpy(&left, effect.from, sizeof left);
+  std::memcpy(&right, effect.to, sizeof right);
+  switch (effect.condition) {
+    case DVT_NPU_EQUAL:
+      return left == right ? 1 : 0;
+    case DVT_NPU_NOT_EQUAL:
+      return left != right ? 1 : 0;
+    case DVT_NPU_GREATER:
+      return left > right ? 1 : 0;
+    case DVT_NPU_GREATER_OR_EQUAL:
+      return left >= right ? 1 : 0;
+    case DVT_NPU_LESS:
+      return left < right ? 1 : 0;
+    case DVT_NPU_LESS_OR_EQUAL:
+      return left <= right ? 1 : 0;
+  }
+  return 0;
 }
 
 }  // namespace davit::npu

@@ -85,6 +85,7 @@ class Order {
   [[nodiscard]] const Clock& clock(uint32_t stream) const { return streams_[stream].clock; }
   // A wait has been released by a record that ended with `clock`.
   void wait(uint32_t stream, const Clock& clock) { join(streams_[stream].clock, clock); }
+  [[nodiscard]] std::shared_ptr<const Clock> host() const { return host_; }
   // The host has seen everything that `clock` knows.
   void host_saw(const Clock& clock);
 

@@ -98,6 +98,12 @@ Npu::Npu(Settings settings, uint32_t device_id)
                      static_cast<uint32_t>(settings_.parameters.events_max)),
       notify_handles_(HandleKind::kNotify, "notify", device_id,
                       static_cast<uint32_t>(settings_.parameters.notifies_max)),
+      model_handles_(HandleKind::kModel, "model", device_id,
+                     static_cast<uint32_t>(settings_.parameters.models_max)),
+      label_handles_(HandleKind::kLabel, "label", device_id,
+                     static_cast<uint32_t>(settings_.parameters.labels_max)),
+      queue_handles_(HandleKind::kQueue, "queue", device_id,
+                     static_cast<uint32_t>(settings_.parameters.queues_max)),
       enqueue_ps_(to_ps(settings_.parameters.enqueue_us)),
       synchronise_ps_(to_ps(settings_.parameters.synchronize_us)),
       allocate_ps_(to_ps(settings_.parameters.allocate_us)),
@@ -134,7 +140,7 @@ void Npu::reap() {
   for (const Stream& stream : core_.streams()) {
     const auto user = std::find_if(stream.tasks.begin(), stream.tasks.end(),
                                    [](const Task& task) { return task.effect != nullptr; });
-    if (user != stream.tasks.end()) oldest = std::min(oldest, user->effect->serial);
+    if (user != stream.tasks.end()) oldest = std::min(oldest, user->serial);
   }
   memory_.reap(oldest);
 }
@@ -164,7 +170,8 @@ const TaskTiming* Npu::timing_of_copy(DvtNpuTaskType type, uint64_t bytes) {
 Status Npu::enter_queue(uint32_t stream) {
   host_advance(enqueue_ps_);
   const Stream& s = core_.streams()[stream];
-  while (s.queued() >= queue_entries_) {
+  if (s.program != nullptr) return enter_program(stream);
+  while (s.queued() >= s.depth) {
     const int64_t next = core_.next_ps();
     if (next == kNever) {
       return Status(ErrorDetail{
@@ -172,7 +179,7 @@ Status Npu::enter_queue(uint32_t stream) {
           .stage = DVT_STAGE_RUN,
           .message = fmt::format("submission queue of stream {} is full and cannot drain: {}",
                                  stream, core_.explain_stuck(2)),
-          .expected = fmt::format("at most {} queued tasks", queue_entries_)});
+          .expected = fmt::format("at most {} queued tasks", s.depth)});
     }
     core_.run_until(next);
     host_now_ = std::max(host_now_, next);
@@ -181,6 +188,11 @@ Status Npu::enter_queue(uint32_t stream) {
 }
 
 void Npu::enqueue(uint32_t stream, Task task) {
+  Stream& s = core_.streams()[stream];
+  if (s.program != nullptr) {
+    s.program->tasks.push_back(std::move(task));
+    return;
+  }
   task.id = next_task_++;
   task.submit_ps = host_now_;
   task.delay_us = delay_us();
@@ -206,12 +218,13 @@ Status Npu::launch(DvtStream* stream, const DvtLaunch& launch) {
   if (!settings_.timing_only) {
     auto arguments = copy_arguments(launch);
     if (!arguments.ok()) return name_it(std::move(arguments.status()));
-    task.effect = std::make_unique<Effect>();
-    task.effect->serial = next_serial_++;
-    task.effect->run = launch.run;
-    task.effect->arguments = std::move(*arguments);
-    auto status = check_operands(*task.effect, memory_);
+    auto effect = std::make_shared<Effect>();
+    effect->run = launch.run;
+    effect->arguments = std::move(*arguments);
+    task.serial = next_serial_++;
+    auto status = check_operands(*effect, memory_, task.serial);
     if (!status.ok()) return name_it(std::move(status));
+    task.effect = std::move(effect);
   }
   auto status = enter_queue(*index);
   if (!status.ok()) return name_it(std::move(status));
@@ -219,13 +232,13 @@ Status Npu::launch(DvtStream* stream, const DvtLaunch& launch) {
   return {};
 }
 
-Status Npu::submit_transfer(uint32_t stream, Task task, std::unique_ptr<Effect> effect) {
-  effect->serial = next_serial_++;
+Status Npu::submit_transfer(uint32_t stream, Task task, std::shared_ptr<Effect> effect) {
+  task.serial = next_serial_++;
   task.timing = timing_of_copy(task.type, effect->bytes);
   task.op = intern(dvt_npu_task_type_name(task.type));
   task.hangs = !settings_.hang.empty() && settings_.hang == task.name;
   // Without backing, device addresses are checked all the same.
-  auto status = check_operands(*effect, memory_);
+  auto status = check_operands(*effect, memory_, task.serial);
   if (status.ok()) status = enter_queue(stream);
   if (!status.ok()) {
     status.detail().node = task.name;
@@ -247,7 +260,7 @@ Status Npu::copy(DvtStream* stream, DvtCopyKind kind, void* to, const void* from
   Task task;
   task.type = type_of(kind);
   task.name = intern(name);
-  auto effect = std::make_unique<Effect>();
+  auto effect = std::make_shared<Effect>();
   effect->kind = Effect::Kind::kCopy;
   effect->copy = kind;
   effect->to = to;
@@ -261,7 +274,7 @@ Status Npu::fill(DvtStream* stream, void* to, int value, uint64_t bytes) {
   if (!index.ok()) return std::move(index.status());
   Task task;
   task.type = DVT_NPU_MEMSET;
-  auto effect = std::make_unique<Effect>();
+  auto effect = std::make_shared<Effect>();
   effect->kind = Effect::Kind::kFill;
   effect->to = to;
   effect->value = value;
@@ -286,67 +299,79 @@ void Npu::fail(Stream& stream, const Task& task, Status status) {
   ErrorDetail detail = status.detail();
   detail.node = task.name;
   detail.op = task.op;
-  stream.error = std::move(detail);
+  if (!stream.error) stream.error = std::move(detail);
 }
 
 void Npu::take_effect(uint32_t stream) {
   Stream& s = core_.streams()[stream];
   const Task& task = s.tasks.front();
-  if (settings_.check_order) order_.begin(stream, task.id);
   run_effect(stream, task);
   s.tasks.pop_front();
   --s.ended;
 }
 
+// What released a task comes before it. Waits for events have their record, which many share.
+void Npu::begin_order(uint32_t stream, const Task& task) {
+  order_.begin(stream, task.id);
+  const TaskRef released_by = task.type == DVT_NPU_EVENT_WAIT ? TaskRef{} : task.released_by;
+  for (const TaskRef cause : {task.activated_by, released_by}) {
+    if (cause.stream == kNone) continue;
+    const auto clock = released_clocks_.find(cause.task);
+    if (clock == released_clocks_.end()) {  // A stream that has stopped or waits since.
+      order_.wait(stream, order_.clock(cause.stream));
+      continue;
+    }
+    order_.wait(stream, clock->second);
+    released_clocks_.erase(clock);
+  }
+}
+
 // After a failure the rest of the stream's work is skipped until a synchronisation has reported it,
-// and so is work elsewhere that waits for a record behind the failure.
+// unless the stream continues on failure, and so is work elsewhere that waits for a record behind
+// the failure.
 void Npu::run_effect(uint32_t stream, const Task& task) {
   Stream& s = core_.streams()[stream];
   const bool ordered = settings_.check_order;
-  switch (task.type) {
-    case DVT_NPU_EVENT_RECORD: {
-      if (ordered) order_.end(stream, task.id);
-      Record& record = core_.records()[task.object];
-      record.error = s.error;
-      if (ordered) record.clock = std::make_shared<Clock>(order_.clock(stream));
-      core_.drop_reference(task.object);
-      return;
-    }
-    case DVT_NPU_EVENT_WAIT: {
-      const Record& record = core_.records()[task.object];
-      if (record.error && !s.error) s.error = record.error;
-      if (record.clock != nullptr) order_.wait(stream, *record.clock);
-      core_.drop_reference(task.object);
-      return;
-    }
-    case DVT_NPU_NOTIFY_RECORD: {
-      if (!ordered) return;
-      order_.end(stream, task.id);
-      notify_clocks_[task.id] = order_.clock(stream);
-      return;
-    }
-    case DVT_NPU_NOTIFY_WAIT: {
-      if (!ordered) return;
-      const auto clock = notify_clocks_.find(task.released_by.task);
-      if (clock == notify_clocks_.end()) return;
-      order_.wait(stream, clock->second);
-      notify_clocks_.erase(clock);
-      return;
-    }
-    default:
-      break;
+  if (ordered) begin_order(stream, task);
+  if (task.activated_by.stream != kNone && !s.error) {
+    const Stream& activator = core_.streams()[task.activated_by.stream];
+    if (!activator.continues_on_failure) s.error = activator.error;
   }
-  if (task.effect != nullptr && !s.error) {
-    const Access access{stream, task.type, task.id, task.name};
-    auto status = check_operands(*task.effect, memory_);
-    if (status.ok() && ordered) {
-      status = check_order(*task.effect, memory_, access, order_.clock(stream),
-                           [this](const void* address) { return later_writer(address); });
-    }
-    if (status.ok()) status = apply(*task.effect, memory_, access);
+  if (task.type == DVT_NPU_EVENT_WAIT) {
+    const Record& record = core_.records()[task.object];
+    if (record.error && !s.error) s.error = record.error;
+    if (record.clock != nullptr) order_.wait(stream, *record.clock);
+    if (!task.resident) core_.drop_reference(task.object);
+  }
+  const bool skipped = s.error && !s.continues_on_failure;
+  const bool decides = task.effect != nullptr && task.effect->kind == Effect::Kind::kDecide;
+  if (task.effect != nullptr && !skipped && !decides) {
+    auto status = do_work(stream, task);
     if (!status.ok()) fail(s, task, std::move(status));
   }
+  if (task.type == DVT_NPU_MODEL_EXECUTE) collect_failures(s, core_.models()[task.object]);
   if (ordered) order_.end(stream, task.id);
+  if (task.type == DVT_NPU_EVENT_RECORD) {
+    Record& record = core_.records()[task.object];
+    record.error = s.error;
+    if (ordered) record.clock = std::make_shared<Clock>(order_.clock(stream));
+    if (!task.resident) core_.drop_reference(task.object);
+  }
+  const bool releases = task.type == DVT_NPU_NOTIFY_RECORD || task.type == DVT_NPU_END_GRAPH ||
+                        task.type == DVT_NPU_STREAM_ACTIVE;
+  if (ordered && releases) released_clocks_[task.id] = order_.clock(stream);
+}
+
+Status Npu::do_work(uint32_t stream, const Task& task) {
+  const Access access{stream, task.type, task.id, task.name};
+  auto status = check_operands(*task.effect, memory_, task.serial);
+  if (status.ok() && settings_.check_order) {
+    status = check_order(*task.effect, memory_, task.serial, access, order_.clock(stream),
+                         [this](const void* address) { return later_writer(address); });
+  }
+  if (!status.ok()) return status;
+  if (task.type >= DVT_NPU_QUEUE_ENQUEUE) return move_item(stream, task, access);
+  return apply(*task.effect, memory_, access);
 }
 
 bool Npu::is_pending(TaskRef task) const {
@@ -355,8 +380,11 @@ bool Npu::is_pending(TaskRef task) const {
 }
 
 TaskRef Npu::pending_cause(uint32_t stream) const {
-  const TaskRef cause = core_.streams()[stream].tasks.front().released_by;
-  return cause.stream != kNone && is_pending(cause) ? cause : TaskRef{};
+  const Task& task = core_.streams()[stream].tasks.front();
+  for (const TaskRef cause : {task.activated_by, task.released_by}) {
+    if (cause.stream != kNone && is_pending(cause)) return cause;
+  }
+  return {};
 }
 
 void Npu::demand(TaskRef upto) {
