@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <vector>
 
 #include "cli/report.hpp"
@@ -149,10 +150,34 @@ void report_utilisation(Session& session, const Utilisation& use, int64_t elapse
   session.print("  pipes, of core cycles:{}\n", pipes);
 }
 
+// Reads --device-mode into `options`.
+Status parse_mode(const std::string& mode, DvtNpuOptions& options) {
+  const std::string kind = mode.substr(0, mode.find(':'));
+  if (mode == "prompt") {
+    options.mode = DVT_NPU_PROMPT;
+  } else if (mode == "lazy") {
+    options.mode = DVT_NPU_LAZY;
+  } else if (kind == "adversarial") {
+    options.mode = DVT_NPU_ADVERSARIAL;
+    if (kind.size() == mode.size()) return {};
+    const char* begin = mode.data() + kind.size() + 1;
+    const char* end = mode.data() + mode.size();
+    const auto [rest, error] = std::from_chars(begin, end, options.seed);
+    if (error != std::errc() || rest != end) {
+      return usage_error(fmt::format("--device-mode: '{}' is not a seed", begin),
+                         "--device-mode adversarial:7");
+    }
+  } else {
+    return usage_error(
+        fmt::format("--device-mode: '{}' is not prompt, lazy or adversarial[:SEED]", mode));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<DeviceHandle> open_device(const std::string& requested, const std::string& target,
-                                 std::string& resolved) {
+                                 const DeviceSettings& settings, std::string& resolved) {
   const std::string wanted = target == "cpu"                 ? "cpu"
                              : target.starts_with("ascend:") ? "npu-sim:" + target.substr(7)
                                                              : "npu-sim";
@@ -164,9 +189,21 @@ Result<DeviceHandle> open_device(const std::string& requested, const std::string
   }
   resolved = wanted;
   DeviceHandle handle;
-  if (wanted == "cpu") return handle;
   DvtNpuOptions options;
   dvt_npu_options_init(&options);
+  Status status = parse_mode(settings.mode, options);
+  if (!status.ok()) return status;
+  if (wanted == "cpu") {
+    if (options.mode == DVT_NPU_PROMPT && settings.overrides.empty()) return handle;
+    return usage_error(fmt::format("{} would do nothing: the image is for the cpu",
+                                   settings.overrides.empty() ? "--device-mode" : "--soc-override"),
+                       "compile with --target ascend");
+  }
+  std::vector<const char*> overrides;
+  overrides.reserve(settings.overrides.size());
+  for (const std::string& assignment : settings.overrides) overrides.push_back(assignment.c_str());
+  options.override = overrides.data();
+  options.override_count = overrides.size();
   const std::string soc = wanted.size() > 8 ? wanted.substr(8) : std::string(options.soc);
   options.soc = soc.c_str();
   DvtNpu* npu = nullptr;

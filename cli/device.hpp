@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.hpp"
 #include "cli/session.hpp"
@@ -24,10 +25,17 @@ struct DeviceHandle {
   [[nodiscard]] DvtDevice* device() const { return npu ? dvt_npu_device(npu.get()) : nullptr; }
 };
 
+// How the Ascend model behaves.
+struct DeviceSettings {
+  std::string mode = "prompt";         // --device-mode: prompt, lazy or adversarial[:SEED].
+  std::vector<std::string> overrides;  // --soc-override: KEY=VALUE.
+};
+
 // `requested` is --device: "", "cpu", "npu-sim" or "npu-sim:SOC"; it must agree with the image's
-// `target`. On success `resolved` is what it came to mean.
+// `target`; settings for the cpu are an error unless they are the defaults. On success `resolved`
+// is what it came to mean.
 Result<DeviceHandle> open_device(const std::string& requested, const std::string& target,
-                                 std::string& resolved);
+                                 const DeviceSettings& settings, std::string& resolved);
 
 // Predicted times, to stdout and JSON: the last run's device and host time, operators by share,
 // utilisation of cores and copy engines. Rows of operators: at most `top`.

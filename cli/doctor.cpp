@@ -22,6 +22,8 @@ class DoctorCommand final : public Command {
   void add_options(OptionSet& options) override {
     options.group("Device");
     options.add("--soc", soc_, "Show the parameters of this SoC", "only the list of SoCs");
+    options.add("--soc-override", settings_.overrides,
+                "KEY=VALUE: another value of one of its parameters; repeatable", "none");
   }
 
   Status run(Session& session, OptionSet& options) override {
@@ -36,7 +38,9 @@ class DoctorCommand final : public Command {
     }
     set_stage("targets");
     report_targets(session);
-    return soc_.empty() ? Status() : report_soc(session);
+    if (!soc_.empty()) return report_soc(session);
+    if (settings_.overrides.empty()) return {};
+    return usage_error("--soc-override without --soc would do nothing", "--soc 910B2");
   }
 
  private:
@@ -45,6 +49,7 @@ class DoctorCommand final : public Command {
   Status report_soc(Session& session) const;
 
   std::string soc_;
+  DeviceSettings settings_;
 };
 
 void DoctorCommand::report_machine(Session& session) {
@@ -93,7 +98,7 @@ void DoctorCommand::report_targets(Session& session) {
 Status DoctorCommand::report_soc(Session& session) const {
   set_stage("soc");
   std::string resolved;
-  auto device = open_device("npu-sim:" + soc_, "ascend:" + soc_, resolved);
+  auto device = open_device("npu-sim:" + soc_, "ascend:" + soc_, settings_, resolved);
   if (!device.ok()) return std::move(device.status());
   const DvtNpu* npu = device->npu.get();
   using Align = Table::Align;
@@ -110,12 +115,15 @@ Status DoctorCommand::report_soc(Session& session) const {
     const bool assumed = parameter.evidence == 'A';
     assumptions += assumed ? 1 : 0;
     table.add_row({parameter.key, fmt::format("{:g}", parameter.value), parameter.unit,
-                   assumed ? "A (assumption)" : std::string(1, parameter.evidence),
+                   parameter.overridden != 0 ? "overridden"
+                   : assumed                 ? "A (assumption)"
+                                             : std::string(1, parameter.evidence),
                    parameter.source});
     parameters.push_back({{"key", parameter.key},
                           {"value", parameter.value},
                           {"unit", parameter.unit},
                           {"evidence", std::string(1, parameter.evidence)},
+                          {"overridden", parameter.overridden != 0},
                           {"source", parameter.source}});
   }
   session.print(

@@ -84,6 +84,10 @@ void ExecutionArguments::add_device(OptionSet& options) {
   options.add("--device", device_, "cpu, or npu-sim[:SOC] for ascend images", "the image's target");
   options.add("--device-memory", device_memory_,
               "cached: results of nodes use memory again; direct: the device allocates each", "");
+  options.add("--device-mode", device_settings_.mode,
+              "When tasks of npu-sim take effect: prompt, lazy or adversarial[:SEED]", "");
+  options.add("--soc-override", device_settings_.overrides,
+              "KEY=VALUE: another value of a parameter of npu-sim; repeatable", "none");
 }
 
 void ExecutionArguments::add_report(OptionSet& options) {
@@ -187,7 +191,7 @@ Result<DeviceHandle> ExecutionArguments::open_device(Session& session, OptionSet
                        "compile with --target ascend");
   }
   std::string resolved;
-  auto device = cli::open_device(device_, model.target, resolved);
+  auto device = cli::open_device(device_, model.target, device_settings_, resolved);
   if (!device.ok()) return device;
   options.resolve("--device", resolved, "the image's target");
   session.record_settings(options);

@@ -76,6 +76,7 @@ class ExecutionArguments {
 
  private:
   std::string model_, device_, op_summary_;
+  DeviceSettings device_settings_;
   CompileArguments compile_;
   std::vector<std::string> inputs_;
   uint64_t seed_ = 0;

@@ -314,6 +314,10 @@ TaskTiming kernel_timing(const Parameters& parameters, const DvtTaskCost* cost,
 TaskTiming copy_timing(const Parameters& parameters, DvtNpuTaskType type, uint64_t bytes) {
   TaskTiming out;
   out.type = type;
+  if (type >= DVT_NPU_QUEUE_ENQUEUE) {  // An item is handed over in the time of an AICPU task.
+    out.head_ps = us_to_ps(parameters.aicpu_head_us);
+    return out;
+  }
   const bool pcie = type == DVT_NPU_COPY_H2D || type == DVT_NPU_COPY_D2H;
   const double gbps = pcie ? parameters.pcie_gbps : parameters.sdma_gbps;
   const double setup = pcie ? parameters.pcie_setup_us : parameters.sdma_setup_us;

@@ -43,7 +43,7 @@ TaskTiming kernel_timing(const Parameters& parameters, const DvtTaskCost* cost,
 // "ai.onnx::Conv(11)" and "Conv.f32" -> "Conv".
 std::string_view operator_type(std::string_view op);
 
-// A copy (or a fill, as a device copy that reads nothing).
+// A copy (or a fill, as a device copy that reads nothing), or a queue task.
 TaskTiming copy_timing(const Parameters& parameters, DvtNpuTaskType type, uint64_t bytes);
 
 }  // namespace davit::npu

@@ -7,35 +7,66 @@
 
 namespace davit::npu {
 
-std::string EventCore::describe(uint32_t stream, const Task& task) const {
-  std::string text =
-      fmt::format("stream {} task {} ({}", stream, task.id, dvt_npu_task_type_name(task.type));
-  if (*task.name != '\0') text += fmt::format(" {}", task.name);
-  return text + ")";
-}
-
 // The queued tasks that would let the head of a stream go on; empty when there is none.
 std::vector<TaskRef> EventCore::awaited(uint32_t stream) const {
   const Stream& s = streams_[stream];
   if (s.queued() == 0 || s.state != StreamState::kWaiting) return {};
   const Task& head = s.head();
-  if (head.type == DVT_NPU_EVENT_WAIT) return {records_[head.object].task};
+  switch (head.type) {
+    case DVT_NPU_EVENT_WAIT:
+      return {records_[head.object].task};
+    case DVT_NPU_MODEL_EXECUTE: {
+      const Model& model = models_[head.object];
+      if (model.execution.stream == stream) return first_of(DVT_NPU_END_GRAPH, head.object);
+      if (model.execution.stream != kNone) return {model.execution};
+      return {};
+    }
+    case DVT_NPU_QUEUE_ENQUEUE:
+      return first_of(DVT_NPU_QUEUE_DEQUEUE, head.object);
+    case DVT_NPU_QUEUE_DEQUEUE:
+      return first_of(DVT_NPU_QUEUE_ENQUEUE, head.object);
+    default:
+      return first_of(DVT_NPU_NOTIFY_RECORD, head.object);
+  }
+}
+
+// The first queued task of this type and object of each stream. Of a program that runs, only what
+// is queued counts: whether it comes to the rest is not known.
+std::vector<TaskRef> EventCore::first_of(DvtNpuTaskType type, uint32_t object) const {
   std::vector<TaskRef> out;
   for (uint32_t i = 0; i < streams_.size(); ++i) {
     for (size_t t = streams_[i].ended; t < streams_[i].tasks.size(); ++t) {
       const Task& task = streams_[i].tasks[t];
-      if (task.type != DVT_NPU_NOTIFY_RECORD || task.object != head.object) continue;
+      if (task.type != type || task.object != object) continue;
       out.push_back({i, task.id});
-      break;  // The first one of a stream is enough.
+      break;
     }
   }
   return out;
 }
 
+// What a waiting task waits for when no queued task will give it.
+std::string EventCore::missing(const Task& task) const {
+  switch (task.type) {
+    case DVT_NPU_MODEL_EXECUTE: {
+      const Model& model = models_[task.object];
+      return model.running_streams > 0
+                 ? fmt::format("model {}, whose streams have not come to their end", task.object)
+                 : fmt::format("the end of model {}, none of whose streams run", task.object);
+    }
+    case DVT_NPU_QUEUE_ENQUEUE:
+      return fmt::format("room in queue {}, from which nobody dequeues", task.object);
+    case DVT_NPU_QUEUE_DEQUEUE:
+      return fmt::format("an item of queue {}, into which nobody enqueues", task.object);
+    default:
+      return fmt::format("notify {}, which nobody records", task.object);
+  }
+}
+
 std::string EventCore::explain_stream(uint32_t stream) const {
   const Stream& s = streams_[stream];
   const Task& head = s.head();
-  std::string text = describe(stream, head);
+  std::string text = describe(Access{stream, head.type, head.id, head.name});
   if (s.state == StreamState::kRunning) {
     const double elapsed_us = static_cast<double>(now_ - head.start_ps) / 1e6;
     return text + fmt::format(" started {:.1f} us ago and does not complete", elapsed_us);
@@ -45,8 +76,7 @@ std::string EventCore::explain_stream(uint32_t stream) const {
   }
   if (s.state != StreamState::kWaiting) return text + " is about to start";
   const auto targets = awaited(stream);
-  if (targets.empty())
-    return text + fmt::format(" waits for notify {}, which nobody records", head.object);
+  if (targets.empty()) return text + " waits for " + missing(head);
   return text +
          fmt::format(" waits for stream {} task {}", targets.front().stream, targets.front().task);
 }

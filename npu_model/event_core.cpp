@@ -14,16 +14,16 @@ int64_t to_ps(double us) {
   return static_cast<int64_t>(std::llround(us * 1e6));
 }
 
+// Of the task scheduler: no core, no engine.
 bool is_synchronisation(DvtNpuTaskType type) {
-  return type >= DVT_NPU_EVENT_RECORD;
+  return type >= DVT_NPU_EVENT_RECORD && type < DVT_NPU_QUEUE_ENQUEUE;
+}
+
+bool needs_aicpu(DvtNpuTaskType type) {
+  return type == DVT_NPU_AI_CPU || type >= DVT_NPU_QUEUE_ENQUEUE;
 }
 
 }  // namespace
-
-Task::Task() = default;
-Task::Task(Task&&) noexcept = default;
-Task& Task::operator=(Task&&) noexcept = default;
-Task::~Task() = default;
 
 EventCore::EventCore(const Parameters& parameters, Listener& listener)
     : parameters_(parameters),
@@ -32,6 +32,9 @@ EventCore::EventCore(const Parameters& parameters, Listener& listener)
       record_ps_(to_ps(parameters.event_record_us)),
       wait_ps_(to_ps(parameters.event_wait_us)),
       notify_ps_(to_ps(parameters.notify_us)),
+      execute_ps_(to_ps(parameters.model_execute_us)),
+      control_ps_(to_ps(parameters.control_us)),
+      callback_ps_(to_ps(parameters.callback_us)),
       aic_total_(static_cast<uint32_t>(parameters.aic_cores)),
       aiv_total_(static_cast<uint32_t>(parameters.aiv_cores)),
       aicpu_total_(static_cast<uint32_t>(parameters.aicpu_cores)),
@@ -73,7 +76,8 @@ void EventCore::arm_head(uint32_t stream) {
   }
   Task& head = s.head();
   const int64_t gap = is_synchronisation(head.type) ? 0 : gap_ps_;
-  head.ready_ps = std::max(head.submit_ps, s.last_end_ps + gap);
+  head.ready_ps =
+      std::max(head.submit_ps, s.last_end_ps + gap) + int64_t{head.delay_us} * 1'000'000;
   s.state = StreamState::kPending;
   timers_.push({head.ready_ps, head.id, stream});
 }
@@ -129,7 +133,7 @@ bool EventCore::finish_due() {
     const uint32_t stream = active.stream;
     release_resources(active);
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
-    end_head(stream);
+    if (pass_queue(stream)) end_head(stream);
   }
   return moved;
 }
@@ -145,7 +149,7 @@ void EventCore::release_resources(const Active& active) {
   const DvtNpuTaskType type = streams_[active.stream].head().type;
   aic_free_ += active.aic;
   aiv_free_ += active.aiv;
-  if (type == DVT_NPU_AI_CPU) ++aicpu_free_;
+  if (needs_aicpu(type)) ++aicpu_free_;
   if (const auto engine = engine_of(type)) engine_busy_[*engine] = false;
 }
 
@@ -198,7 +202,7 @@ bool EventCore::try_start(uint32_t stream) {
   if (engine && engine_busy_[*engine]) return false;
   if (timing.aic > 0 && aic_free_ == 0) return false;
   if (timing.aiv > 0 && aiv_free_ == 0) return false;
-  if (task.type == DVT_NPU_AI_CPU && aicpu_free_ == 0) return false;
+  if (needs_aicpu(task.type) && aicpu_free_ == 0) return false;
 
   Active active{.stream = stream,
                 .in_head = true,
@@ -212,7 +216,7 @@ bool EventCore::try_start(uint32_t stream) {
   active.aiv = std::min<uint32_t>(timing.aiv, aiv_free_);
   aic_free_ -= active.aic;
   aiv_free_ -= active.aiv;
-  if (task.type == DVT_NPU_AI_CPU) --aicpu_free_;
+  if (needs_aicpu(task.type)) --aicpu_free_;
   if (engine) engine_busy_[*engine] = true;
   active_.push_back(active);
   changed_ = true;
@@ -248,7 +252,7 @@ void EventCore::start_synchronisation(uint32_t stream) {
       }
       return;
     }
-    default: {
+    case DVT_NPU_NOTIFY_WAIT: {
       Notify& notify = notifies_[task.object];
       s.state = StreamState::kWaiting;
       if (notify.set) {
@@ -259,6 +263,18 @@ void EventCore::start_synchronisation(uint32_t stream) {
       }
       return;
     }
+    case DVT_NPU_HOST_CALLBACK:
+      run_for(callback_ps_);
+      return;
+    case DVT_NPU_MODEL_EXECUTE:
+      start_execution(stream);
+      return;
+    case DVT_NPU_END_GRAPH:
+      run_for(notify_ps_);
+      return;
+    default:
+      run_for(task.type == DVT_NPU_LABEL_SET ? 0 : control_ps_);
+      return;
   }
 }
 
@@ -282,6 +298,10 @@ void EventCore::reach_record(uint32_t record) {
 void EventCore::end_synchronisation(uint32_t stream) {
   Task& task = streams_[stream].head();
   const uint32_t object = task.object;
+  if (task.type == DVT_NPU_MODEL_EXECUTE && !models_[object].ended) {
+    begin_heads(stream);
+    return;
+  }
   if (task.type == DVT_NPU_EVENT_RECORD) {
     reach_record(object);
   } else if (task.type == DVT_NPU_NOTIFY_RECORD) {
@@ -294,6 +314,9 @@ void EventCore::end_synchronisation(uint32_t stream) {
       notify.waiters.pop_front();
       release_waiter(waiter, {stream, task.id});
     }
+  } else if (task.type >= DVT_NPU_MODEL_EXECUTE) {
+    end_control(stream);
+    return;
   }
   end_head(stream);
 }
@@ -308,10 +331,11 @@ void EventCore::end_head(uint32_t stream) {
   s.state = StreamState::kIdle;
   // The listener may pop the task, but it submits nothing.
   listener_.ended(stream, task);
+  if (s.program != nullptr) feed(stream, {});
   arm_head(stream);
 }
 
-void EventCore::abandon(uint32_t stream, const ErrorDetail& reason) {
+void EventCore::detach(uint32_t stream) {
   Stream& s = streams_[stream];
   if (s.queued() == 0) return;
   if (s.state == StreamState::kReady) {
@@ -325,6 +349,25 @@ void EventCore::abandon(uint32_t stream, const ErrorDetail& reason) {
   }
   for (Record& record : records_) std::erase(record.waiters, stream);
   for (Notify& notify : notifies_) std::erase(notify.waiters, stream);
+  for (Model& model : models_) std::erase(model.queue, stream);
+  for (Queue& queue : queues_) {
+    std::erase(queue.readers, stream);
+    std::erase(queue.writers, stream);
+  }
+  s.state = StreamState::kIdle;
+}
+
+void EventCore::abandon(uint32_t stream, const ErrorDetail& reason) {
+  Stream& s = streams_[stream];
+  if (s.queued() == 0) return;
+  const Task& head = s.head();
+  if (head.type == DVT_NPU_MODEL_EXECUTE && models_[head.object].execution.stream == stream) {
+    abort_model(head.object);
+    models_[head.object].execution = {};
+    detach(stream);
+    next_execution(head.object);
+  }
+  detach(stream);
   std::vector<uint32_t> reached;
   for (size_t i = s.ended; i < s.tasks.size(); ++i) {
     const Task& task = s.tasks[i];
@@ -332,7 +375,6 @@ void EventCore::abandon(uint32_t stream, const ErrorDetail& reason) {
     if (task.type == DVT_NPU_EVENT_WAIT) drop_reference(task.object);
   }
   s.tasks.erase(s.tasks.begin() + static_cast<std::ptrdiff_t>(s.ended), s.tasks.end());
-  s.state = StreamState::kIdle;
   for (const uint32_t record : reached) {
     records_[record].error = reason;
     reach_record(record);

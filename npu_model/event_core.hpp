@@ -4,8 +4,13 @@
 //
 //   Idle --submit--> Pending --ready_ps--> Ready --dispatch--> Running --end--> Idle or Pending
 //                                            |                   ^
-//                                            +--> Waiting -------+   (event, notify: until it is
-//                                            set)
+//                                            +--> Waiting -------+
+//
+// Waiting: for an event, a notify, the end of a model's execution; or, back to Ready, for an item
+// or room in a queue.
+//
+// A stream that is bound to a model has a program: its tasks, which stay. While it runs, the next
+// one is copied to the queue whenever the one before has ended.
 //
 // Invariants
 //   I1  Tasks of a stream end in submission order, and one starts only after the one before ended.
@@ -34,6 +39,7 @@
 
 #include "base/status.hpp"
 #include "npu_model/cost.hpp"
+#include "npu_model/hazards.hpp"
 #include "npu_model/parameters.hpp"
 
 namespace davit::npu {
@@ -49,34 +55,48 @@ struct TaskRef {
 };
 
 struct Task {
-  Task();
-  Task(Task&&) noexcept;
-  Task& operator=(Task&&) noexcept;
-  ~Task();
-
   uint64_t id = 0;
+  uint64_t serial = 0;  // Blocks that were freed later may still be used.
+  uint64_t ticket = 0;  // Queue tasks: the number of the item.
   DvtNpuTaskType type = DVT_NPU_AI_CORE;
   bool hangs = false;       // Never ends (fault injection).
-  uint32_t object = kNone;  // Record or notify index of a synchronisation task.
+  bool resident = false;    // Copied from a program.
+  uint32_t object = kNone;  // Record, notify, model, queue, label or stream.
+  uint32_t delay_us = 0;    // Kept from being ready for that long.
   const TaskTiming* timing = nullptr;
   const char* name = "";
   const char* op = "";
   int64_t submit_ps = 0, ready_ps = 0, start_ps = 0, end_ps = 0;
-  TaskRef released_by;  // Waits: the record that ended them.
-  std::unique_ptr<Effect> effect;
+  // Tasks of other streams whose effect comes first: the record that a wait was for, and what
+  // started the program whose first task this is.
+  TaskRef released_by, activated_by;
+  std::shared_ptr<const Effect> effect;  // Shared by all executions of a resident task.
 };
+static_assert(sizeof(Task) <= 168, "docs/npu_model.md promises at most 200 bytes a queued task");
 
 enum class StreamState : uint8_t { kIdle, kPending, kReady, kWaiting, kRunning };
 
+// The tasks of a stream that is bound to a model.
+struct Program {
+  uint32_t model = kNone;
+  bool is_head = false;
+  bool running = false;
+  size_t next = 0;  // The task after the one that is queued.
+  std::vector<Task> tasks;
+};
+
 struct Stream {
   bool live = false;
+  bool continues_on_failure = false;
   uint32_t priority = 0;
+  size_t depth = 0;  // Tasks that may be queued.
   StreamState state = StreamState::kIdle;
   std::deque<Task> tasks;  // The first `ended` have ended and only wait for their effect.
   size_t ended = 0;
   int64_t last_end_ps = std::numeric_limits<int64_t>::min() / 2;
   uint64_t last_ended_task = 0;
   std::optional<ErrorDetail> error;  // First failure since the last synchronisation.
+  std::unique_ptr<Program> program;  // When bound.
 
   [[nodiscard]] size_t queued() const { return tasks.size() - ended; }
   [[nodiscard]] Task& head() { return tasks[ended]; }
@@ -88,9 +108,11 @@ struct Record {
   bool reached = false;
   int64_t reached_ps = 0;
   uint32_t references = 0;
+  uint32_t model = kNone;  // Of which it is a part.
   TaskRef task;
-  std::optional<ErrorDetail> error;  // Its stream had failed before it; set when it takes effect.
-  std::vector<uint32_t> waiters;     // Streams.
+  std::optional<ErrorDetail> error;    // Its stream had failed before it; set when it takes effect.
+  std::shared_ptr<const Clock> clock;  // What its waits come after; set when it takes effect.
+  std::vector<uint32_t> waiters;       // Streams.
 };
 
 struct Notify {
@@ -100,12 +122,50 @@ struct Notify {
   std::deque<uint32_t> waiters;
 };
 
+struct Model {
+  bool live = false;
+  bool built = false;
+  bool ended = true;  // The present execution has passed its end-graph task.
+  uint32_t end_graph_stream = kNone;
+  uint32_t running_streams = 0;
+  uint64_t jumps = 0;          // Of this execution.
+  TaskRef execution;           // The MODEL_EXECUTE that is running.
+  std::deque<uint32_t> queue;  // Streams that wait to execute it.
+  std::vector<uint32_t> streams, labels;
+};
+
+struct Label {
+  bool live = false;
+  uint32_t model = kNone;
+  uint32_t stream = kNone;  // kNone: not set.
+  size_t position = 0;
+};
+
+struct Queue {
+  bool live = false;
+  uint32_t depth = 0;
+  uint64_t enqueued = 0, dequeued = 0;    // Tickets given out.
+  std::deque<TaskRef> producers;          // Of the items in it; kNone: the host.
+  std::deque<uint32_t> readers, writers;  // Streams that pend.
+
+  [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(enqueued - dequeued); }
+};
+
 class EventCore {
  public:
+  // A jump that is taken more often in one execution is taken for an endless loop.
+  static constexpr uint64_t kJumpsMax = 1'000'000;
+
   // Hears of every task that ends, in order of (end_ps, id), before the stream goes on.
   class Listener {
    public:
     virtual void ended(uint32_t stream, Task& task) = 0;
+    // Gives a copy of a resident task what is its own: id, serial, delay.
+    virtual void instantiate(uint32_t stream, Task& task) = 0;
+    // What a control task that is about to end finds in device memory: STREAM_SWITCH: whether the
+    // condition holds; LABEL_SWITCH: the index. Zero after a failure.
+    virtual uint64_t decide(uint32_t stream, const Task& task) = 0;
+    virtual void failed(uint32_t stream, const Task& task, std::string reason) = 0;
 
    protected:
     ~Listener() = default;
@@ -118,6 +178,9 @@ class EventCore {
   std::vector<Record>& records() { return records_; }
   [[nodiscard]] const std::vector<Record>& records() const { return records_; }
   std::vector<Notify>& notifies() { return notifies_; }
+  std::vector<Model>& models() { return models_; }
+  std::vector<Label>& labels() { return labels_; }
+  std::vector<Queue>& queues() { return queues_; }
 
   uint32_t new_record();
   void add_reference(uint32_t record) { ++records_[record].references; }
@@ -127,6 +190,14 @@ class EventCore {
   void submit(uint32_t stream, Task task);
   // Drops unfinished tasks of a stream. Records among them count as reached, with an error.
   void abandon(uint32_t stream, const ErrorDetail& reason);
+
+  // Ends the present execution of a model where it is. Precondition: there is one.
+  void abort_model(uint32_t model);
+  // Starts what can start now, after a change from outside.
+  void settle();
+  // The host puts an item into a queue, or takes one out: its ticket.
+  uint64_t put_item(uint32_t queue, TaskRef producer);
+  uint64_t take_item(uint32_t queue);
 
   // Time of the next happening, or kNever.
   [[nodiscard]] int64_t next_ps() const;
@@ -170,6 +241,8 @@ class EventCore {
   };
   enum Engine : uint8_t { kPcieIn, kPcieOut, kSdma, kEngineCount };
 
+  // Takes a stream's unfinished tasks away from whatever they run on or wait for.
+  void detach(uint32_t stream);
   void arm_head(uint32_t stream);
   void fire_timer(const Timer& timer);
   void dispatch_ready();
@@ -180,6 +253,21 @@ class EventCore {
   void reach_record(uint32_t record);
   void end_synchronisation(uint32_t stream);
   void end_head(uint32_t stream);
+
+  // Models and queues (sequence.cpp).
+  void start_execution(uint32_t stream);
+  void begin_heads(uint32_t stream);
+  void end_graph(uint32_t stream);
+  void next_execution(uint32_t model);
+  bool activate(uint32_t stream, size_t position, TaskRef by);
+  void feed(uint32_t stream, TaskRef by);
+  void stop(uint32_t stream);
+  void jump(uint32_t stream, uint32_t label);
+  void end_control(uint32_t stream);
+  // False: the task pends.
+  bool pass_queue(uint32_t stream);
+  void wake(std::deque<uint32_t>& pending);
+
   void advance_to(int64_t at_ps);
   bool finish_due();
   void begin_body(Active& active);
@@ -188,13 +276,14 @@ class EventCore {
   void grant_cores();
   void share_bandwidth(uint32_t TaskTiming::*need, uint64_t capacity_mbps);
   [[nodiscard]] static std::optional<Engine> engine_of(DvtNpuTaskType type);
-  [[nodiscard]] std::string describe(uint32_t stream, const Task& task) const;
+  [[nodiscard]] std::vector<TaskRef> first_of(DvtNpuTaskType type, uint32_t object) const;
+  [[nodiscard]] std::string missing(const Task& task) const;
   [[nodiscard]] std::vector<TaskRef> awaited(uint32_t stream) const;
   [[nodiscard]] std::vector<uint32_t> find_cycle() const;
 
   const Parameters& parameters_;
   Listener& listener_;
-  int64_t gap_ps_, record_ps_, wait_ps_, notify_ps_;
+  int64_t gap_ps_, record_ps_, wait_ps_, notify_ps_, execute_ps_, control_ps_, callback_ps_;
   uint32_t aic_total_, aiv_total_, aicpu_total_, slots_total_;
   uint64_t hbm_mbps_, l2_mbps_;
 
@@ -203,6 +292,9 @@ class EventCore {
   std::vector<Record> records_;
   std::vector<uint32_t> free_records_;
   std::vector<Notify> notifies_;
+  std::vector<Model> models_;
+  std::vector<Label> labels_;
+  std::vector<Queue> queues_;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
   std::set<ReadyKey> ready_;
   std::vector<Active> active_;   // In order of dispatch (I2).

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -14,43 +15,27 @@ Status invalid(std::string message) {
   return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, std::move(message));
 }
 
-Status check_block(const Memory& memory, const void* address, uint64_t bytes, uint64_t serial,
-                   const std::string& what) {
-  if (bytes == 0) return {};
-  const Block* block = memory.find(address, bytes, serial);
+// "input 1", "destination"
+std::string label(const Operand& operand, const Effect& effect) {
+  if (effect.kind != Effect::Kind::kKernel) return operand.role;
+  return fmt::format("{} {}", operand.role, operand.index);
+}
+
+Status check_block(const Memory& memory, const Operand& operand, const Effect& effect,
+                   uint64_t serial) {
+  const Block* block = memory.find(operand.address, operand.bytes, serial);
+  const auto what = [&] {
+    return fmt::format("{} at {}", label(operand, effect), fmt::ptr(operand.address));
+  };
   if (block == nullptr) {
-    return invalid(
-        fmt::format("{} at {}: {}", what, fmt::ptr(address), memory.explain(address, bytes)));
+    return invalid(what() + ": " + memory.explain(operand.address, operand.bytes));
   }
   if (!block->clobbered_by.empty()) {
-    return invalid(fmt::format(
-        "{} at {}: memory of {} is shared with {} after a free, and was overwritten by it", what,
-        fmt::ptr(address), block->owner, block->clobbered_by));
+    return invalid(
+        fmt::format("{}: memory of {} is shared with {} after a free, and was overwritten by it",
+                    what(), block->owner, block->clobbered_by));
   }
   return {};
-}
-
-Status check_kernel(const Effect& effect, const Memory& memory) {
-  const auto* context = static_cast<const DvtContext*>(effect.arguments.get());
-  const uint32_t count = uint32_t{context->input_count} + context->output_count;
-  for (uint32_t i = 0; i < count; ++i) {
-    const DvtCell* cell = context->cells[i];
-    if (cell == nullptr || cell->tensor == nullptr) continue;  // Absent, or a plain word.
-    const bool input = i < context->input_count;
-    auto status = check_block(
-        memory, cell->data, cell->tensor->bytes, effect.serial,
-        fmt::format("{} {}", input ? "input" : "output", input ? i : i - context->input_count));
-    if (!status.ok()) return status;
-  }
-  return {};
-}
-
-void note_outputs(const Effect& effect, Memory& memory) {
-  const auto* context = static_cast<const DvtContext*>(effect.arguments.get());
-  for (uint32_t i = 0; i < context->output_count; ++i) {
-    const DvtCell* cell = dvt_output(context, i);
-    if (cell != nullptr && cell->tensor != nullptr) memory.note_write(cell->data);
-  }
 }
 
 Status check_host_side(const Memory& memory, const void* address, uint64_t bytes,
@@ -101,40 +86,154 @@ Result<std::unique_ptr<void, FreeDeleter>> copy_arguments(const DvtLaunch& launc
   return copy;
 }
 
-Status check_operands(const Effect& effect, const Memory& memory) {
-  if (effect.kind == Effect::Kind::kKernel) return check_kernel(effect, memory);
-  if (effect.kind == Effect::Kind::kFill) {
-    return check_block(memory, effect.to, effect.bytes, effect.serial, "destination");
+namespace {
+
+struct Sides {
+  bool reads, writes;  // `from`, `to`, on the device.
+};
+
+Sides sides_of(const Effect& effect) {
+  switch (effect.kind) {
+    case Effect::Kind::kCopy:
+      return {effect.copy != DVT_COPY_HOST_TO_DEVICE, effect.copy != DVT_COPY_DEVICE_TO_HOST};
+    case Effect::Kind::kFill:
+    case Effect::Kind::kDequeue:
+      return {false, true};
+    case Effect::Kind::kDecide:
+    case Effect::Kind::kEnqueue:
+      return {true, false};
+    default:
+      return {false, false};
   }
-  auto status = effect.copy == DVT_COPY_DEVICE_TO_HOST
-                    ? check_host_side(memory, effect.to, effect.bytes, "host destination")
-                    : check_block(memory, effect.to, effect.bytes, effect.serial, "destination");
-  if (!status.ok()) return status;
-  return effect.copy == DVT_COPY_HOST_TO_DEVICE
-             ? check_host_side(memory, effect.from, effect.bytes, "host source")
-             : check_block(memory, effect.from, effect.bytes, effect.serial, "source");
 }
 
-Status apply(const Effect& effect, Memory& memory) {
-  auto status = check_operands(effect, memory);
-  if (!status.ok()) return status;
+}  // namespace
+
+void for_each_operand(const Effect& effect, const std::function<bool(const Operand&)>& visit) {
+  if (effect.kind != Effect::Kind::kKernel) {
+    if (effect.bytes == 0) return;
+    const Sides sides = sides_of(effect);
+    if (sides.reads && !visit({effect.from, effect.bytes, false, "source", 0})) return;
+    const bool decides = effect.kind == Effect::Kind::kDecide;
+    if (sides.writes || (decides && effect.to != nullptr)) {
+      visit({effect.to, effect.bytes, sides.writes, decides ? "right side" : "destination", 0});
+    }
+    return;
+  }
+  const auto* context = static_cast<const DvtContext*>(effect.arguments.get());
+  const uint32_t count = uint32_t{context->input_count} + context->output_count;
+  for (uint32_t i = 0; i < count; ++i) {
+    const DvtCell* cell = context->cells[i];
+    // Absent, or a plain word.
+    if (cell == nullptr || cell->tensor == nullptr || cell->tensor->bytes == 0) continue;
+    const bool input = i < context->input_count;
+    if (!visit({cell->data, cell->tensor->bytes, !input, input ? "input" : "output",
+                input ? i : i - context->input_count})) {
+      return;
+    }
+  }
+}
+
+Status check_operands(const Effect& effect, const Memory& memory, uint64_t serial) {
+  Status status;
+  for_each_operand(effect, [&](const Operand& operand) {
+    status = check_block(memory, operand, effect, serial);
+    return status.ok();
+  });
+  if (!status.ok() || effect.kind != Effect::Kind::kCopy) return status;
+  if (effect.copy == DVT_COPY_DEVICE_TO_HOST) {
+    return check_host_side(memory, effect.to, effect.bytes, "host destination");
+  }
+  if (effect.copy == DVT_COPY_HOST_TO_DEVICE) {
+    return check_host_side(memory, effect.from, effect.bytes, "host source");
+  }
+  return status;
+}
+
+Status check_order(const Effect& effect, Memory& memory, uint64_t serial, const Access& task,
+                   const Clock& clock, const LaterWriter& later_writer) {
+  Status status;
+  for_each_operand(effect, [&](const Operand& operand) {
+    Block* block = memory.find(operand.address, operand.bytes, serial);
+    const auto begin =
+        static_cast<uint64_t>(static_cast<const std::byte*>(operand.address) - block->address);
+    const uint64_t end = begin + operand.bytes;
+    const auto conflict = operand.is_write ? block->history.write(begin, end, task, clock)
+                                           : block->history.read(begin, end, task, clock);
+    if (!conflict) return true;
+    const std::string what = fmt::format(
+        "{} {}: {} byte {} of {}", describe(task), label(operand, effect),
+        operand.is_write ? "writes" : "reads", std::max(conflict->begin, begin), block->owner);
+    if (conflict->kind == History::Kind::kUnwritten) {
+      const auto later = later_writer(block->address + conflict->begin);
+      status = invalid(what + (later ? fmt::format(", before {} has written it, and nothing orders "
+                                                   "the two",
+                                                   describe(*later))
+                                     : ", which no task that was submitted has written"));
+    } else {
+      status = invalid(fmt::format("{}, which {} {}, and nothing orders the two", what,
+                                   describe(conflict->other),
+                                   conflict->kind == History::Kind::kRead ? "reads" : "writes"));
+    }
+    return false;
+  });
+  return status;
+}
+
+Status apply(const Effect& effect, Memory& memory, const Access& task) {
+  Status status;
   switch (effect.kind) {
     case Effect::Kind::kKernel: {
       const DvtCode code = effect.run(effect.arguments.get());
-      note_outputs(effect, memory);
-      if (code == DVT_OK) return {};
-      return Status(code, DVT_STAGE_RUN, fmt::format("kernel returned {}", code_name(code)));
+      if (code != DVT_OK) {
+        status = Status(code, DVT_STAGE_RUN, fmt::format("kernel returned {}", code_name(code)));
+      }
+      break;
     }
     case Effect::Kind::kCopy:
       if (effect.bytes > 0) std::memmove(effect.to, effect.from, effect.bytes);
-      if (effect.copy != DVT_COPY_DEVICE_TO_HOST) memory.note_write(effect.to);
-      return {};
+      break;
     case Effect::Kind::kFill:
       if (effect.bytes > 0) std::memset(effect.to, effect.value, effect.bytes);
-      memory.note_write(effect.to);
-      return {};
+      break;
+    case Effect::Kind::kCallback:
+      effect.function(effect.data);
+      break;
+    default:
+      break;
   }
-  return {};
+  for_each_operand(effect, [&](const Operand& operand) {
+    if (operand.is_write) memory.note_write(operand.address, task);
+    return true;
+  });
+  return status;
+}
+
+uint64_t read_decision(const Effect& effect) {
+  if (!effect.labels.empty()) {
+    uint32_t index = 0;
+    std::memcpy(&index, effect.from, sizeof index);
+    return index;
+  }
+  int64_t left = 0;
+  int64_t right = 0;
+  std::memcpy(&left, effect.from, sizeof left);
+  std::memcpy(&right, effect.to, sizeof right);
+  switch (effect.condition) {
+    case DVT_NPU_EQUAL:
+      return left == right ? 1 : 0;
+    case DVT_NPU_NOT_EQUAL:
+      return left != right ? 1 : 0;
+    case DVT_NPU_GREATER:
+      return left > right ? 1 : 0;
+    case DVT_NPU_GREATER_OR_EQUAL:
+      return left >= right ? 1 : 0;
+    case DVT_NPU_LESS:
+      return left < right ? 1 : 0;
+    case DVT_NPU_LESS_OR_EQUAL:
+      return left <= right ? 1 : 0;
+  }
+  return 0;
 }
 
 }  // namespace davit::npu

@@ -17,11 +17,18 @@
 
 namespace davit::npu {
 
-enum class HandleKind : uint8_t { kStream = 1, kEvent = 2, kNotify = 3 };
+enum class HandleKind : uint8_t {
+  kStream = 1,
+  kEvent = 2,
+  kNotify = 3,
+  kModel = 4,
+  kLabel = 5,
+  kQueue = 6,
+};
 
 class HandleTable {
  public:
-  // `what` is "stream", "event" or "notify"; limit <= 2^20.
+  // `what` is "stream", "event", ...; limit <= 2^20.
   HandleTable(HandleKind kind, const char* what, uint32_t device, uint32_t limit)
       : kind_(kind), what_(what), device_(device & 0xFFFFFU), limit_(limit) {}
 

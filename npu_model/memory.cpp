@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "base/checked.hpp"
 
@@ -84,7 +85,8 @@ Result<std::byte*> Memory::allocate(uint64_t bytes, std::string owner) {
            .bytes = bytes,
            .reserved_bytes = *reserved,
            .owner = std::move(owner),
-           .address = static_cast<std::byte*>(address)};
+           .address = static_cast<std::byte*>(address),
+           .history = {}};
   for (Block* freed : freed_) {
     const bool apart =
         freed->offset >= offset + *reserved || offset >= freed->offset + freed->reserved_bytes;
@@ -183,7 +185,11 @@ const Block* Memory::find(const void* address, uint64_t bytes, uint64_t serial) 
   return in_range(number(address) - number(block->address), bytes, block->bytes) ? block : nullptr;
 }
 
-void Memory::note_write(const void* address) {
+Block* Memory::find(const void* address, uint64_t bytes, uint64_t serial) {
+  return const_cast<Block*>(std::as_const(*this).find(address, bytes, serial));
+}
+
+void Memory::note_write(const void* address, const Access& task) {
   const auto it = blocks_.upper_bound(number(address));
   if (it == blocks_.begin() || at(address) == nullptr) return;
   Block& writer = std::prev(it)->second;
@@ -194,7 +200,9 @@ void Memory::note_write(const void* address) {
         std::min(alias->offset + alias->reserved_bytes, writer.offset + writer.reserved_bytes);
     std::memset(alias->address + (begin - alias->offset), kPoison, end - begin);
     // Bytes that nobody wrote are nobody's loss: old owners write before new ones do.
-    if (alias->written) alias->clobbered_by = writer.owner;
+    if (alias->written) {
+      alias->clobbered_by = fmt::format("{} (by {})", writer.owner, describe(task));
+    }
   }
 }
 

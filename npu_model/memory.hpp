@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "npu_model/hazards.hpp"
 
 namespace davit::npu {
 
@@ -42,9 +43,11 @@ struct Block {
   bool written = false;       // By a task.
   uint64_t freed_serial = 0;  // 0: live.
   std::string owner;
-  std::string clobbered_by;     // Owner of a block whose tasks wrote over this one; empty: none.
+  // "OWNER (by TASK)" of a block whose task wrote over this one; empty: none.
+  std::string clobbered_by;
   std::vector<Block*> aliases;  // Blocks with a common range, one of them freed.
   std::byte* address = nullptr;
+  History history;  // Kept by those who check the order of accesses.
 };
 
 class Memory {
@@ -66,11 +69,12 @@ class Memory {
   // The block that holds [address, address + bytes) and that a task of `serial` may use: live, or
   // freed later than the task was submitted. Else null.
   [[nodiscard]] const Block* find(const void* address, uint64_t bytes, uint64_t serial) const;
+  [[nodiscard]] Block* find(const void* address, uint64_t bytes, uint64_t serial);
   // Why find() gave null: "freed memory (was of ...)", "... reach beyond the block of ...", "not
   // device memory".
   [[nodiscard]] std::string explain(const void* address, uint64_t bytes) const;
   // A task wrote to the block that holds `address`.
-  void note_write(const void* address);
+  void note_write(const void* address, const Access& task);
   // True when any byte lies in a live block.
   [[nodiscard]] bool overlaps(const void* address, uint64_t bytes) const;
 

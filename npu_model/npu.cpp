@@ -23,6 +23,9 @@ Status misuse(std::string message) {
   return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, std::move(message));
 }
 
+// The struct as it first was: up to `hang`.
+constexpr uint32_t kFirstOptionsSize = offsetof(DvtNpuOptions, seed);
+
 DvtNpuTaskType type_of(DvtCopyKind kind) {
   switch (kind) {
     case DVT_COPY_HOST_TO_DEVICE:
@@ -40,12 +43,13 @@ Result<Settings> settings_from(const DvtNpuOptions* options) {
   DvtNpuOptions defaults;
   dvt_npu_options_init(&defaults);
   if (options == nullptr) options = &defaults;
-  if (options->struct_size != sizeof(DvtNpuOptions)) {
+  if (options->struct_size < kFirstOptionsSize || options->struct_size > sizeof(DvtNpuOptions)) {
     return misuse("DvtNpuOptions.struct_size is not set; call dvt_npu_options_init()");
   }
-  if (options->mode != DVT_NPU_PROMPT && options->mode != DVT_NPU_LAZY) {
-    return misuse("DvtNpuOptions.mode is unknown");
-  }
+  // Callers that were built against an earlier header have a shorter struct.
+  std::memcpy(static_cast<void*>(&defaults), options, options->struct_size);
+  options = &defaults;
+  if (options->mode > DVT_NPU_ADVERSARIAL) return misuse("DvtNpuOptions.mode is unknown");
   Settings out;
   out.soc = options->soc == nullptr ? "910B2" : options->soc;
   std::string_view text;
@@ -77,6 +81,9 @@ Result<Settings> settings_from(const DvtNpuOptions* options) {
   out.mode = options->mode;
   out.timing_only = options->timing_only != 0;
   out.keep_records = options->no_records == 0;
+  out.seed = options->seed;
+  out.check_order =
+      !out.timing_only && (options->check_order != 0 || out.mode == DVT_NPU_ADVERSARIAL);
   out.hang = options->hang == nullptr ? "" : options->hang;
   return out;
 }
@@ -91,11 +98,18 @@ Npu::Npu(Settings settings, uint32_t device_id)
                      static_cast<uint32_t>(settings_.parameters.events_max)),
       notify_handles_(HandleKind::kNotify, "notify", device_id,
                       static_cast<uint32_t>(settings_.parameters.notifies_max)),
+      model_handles_(HandleKind::kModel, "model", device_id,
+                     static_cast<uint32_t>(settings_.parameters.models_max)),
+      label_handles_(HandleKind::kLabel, "label", device_id,
+                     static_cast<uint32_t>(settings_.parameters.labels_max)),
+      queue_handles_(HandleKind::kQueue, "queue", device_id,
+                     static_cast<uint32_t>(settings_.parameters.queues_max)),
       enqueue_ps_(to_ps(settings_.parameters.enqueue_us)),
       synchronise_ps_(to_ps(settings_.parameters.synchronize_us)),
       allocate_ps_(to_ps(settings_.parameters.allocate_us)),
       queue_entries_(
-          static_cast<size_t>(settings_.parameters.sq_depth - settings_.parameters.sq_reserved)) {}
+          static_cast<size_t>(settings_.parameters.sq_depth - settings_.parameters.sq_reserved)),
+      random_(settings_.seed) {}
 
 void Npu::host_advance(int64_t ps) {
   if (ps <= 0) return;
@@ -126,7 +140,7 @@ void Npu::reap() {
   for (const Stream& stream : core_.streams()) {
     const auto user = std::find_if(stream.tasks.begin(), stream.tasks.end(),
                                    [](const Task& task) { return task.effect != nullptr; });
-    if (user != stream.tasks.end()) oldest = std::min(oldest, user->effect->serial);
+    if (user != stream.tasks.end()) oldest = std::min(oldest, user->serial);
   }
   memory_.reap(oldest);
 }
@@ -156,7 +170,8 @@ const TaskTiming* Npu::timing_of_copy(DvtNpuTaskType type, uint64_t bytes) {
 Status Npu::enter_queue(uint32_t stream) {
   host_advance(enqueue_ps_);
   const Stream& s = core_.streams()[stream];
-  while (s.queued() >= queue_entries_) {
+  if (s.program != nullptr) return enter_program(stream);
+  while (s.queued() >= s.depth) {
     const int64_t next = core_.next_ps();
     if (next == kNever) {
       return Status(ErrorDetail{
@@ -164,7 +179,7 @@ Status Npu::enter_queue(uint32_t stream) {
           .stage = DVT_STAGE_RUN,
           .message = fmt::format("submission queue of stream {} is full and cannot drain: {}",
                                  stream, core_.explain_stuck(2)),
-          .expected = fmt::format("at most {} queued tasks", queue_entries_)});
+          .expected = fmt::format("at most {} queued tasks", s.depth)});
     }
     core_.run_until(next);
     host_now_ = std::max(host_now_, next);
@@ -173,8 +188,15 @@ Status Npu::enter_queue(uint32_t stream) {
 }
 
 void Npu::enqueue(uint32_t stream, Task task) {
+  Stream& s = core_.streams()[stream];
+  if (s.program != nullptr) {
+    s.program->tasks.push_back(std::move(task));
+    return;
+  }
   task.id = next_task_++;
   task.submit_ps = host_now_;
+  task.delay_us = delay_us();
+  if (settings_.check_order) order_.submit(stream, task.id);
   core_.submit(stream, std::move(task));
   core_.run_until(host_now_);
 }
@@ -196,12 +218,13 @@ Status Npu::launch(DvtStream* stream, const DvtLaunch& launch) {
   if (!settings_.timing_only) {
     auto arguments = copy_arguments(launch);
     if (!arguments.ok()) return name_it(std::move(arguments.status()));
-    task.effect = std::make_unique<Effect>();
-    task.effect->serial = next_serial_++;
-    task.effect->run = launch.run;
-    task.effect->arguments = std::move(*arguments);
-    auto status = check_operands(*task.effect, memory_);
+    auto effect = std::make_shared<Effect>();
+    effect->run = launch.run;
+    effect->arguments = std::move(*arguments);
+    task.serial = next_serial_++;
+    auto status = check_operands(*effect, memory_, task.serial);
     if (!status.ok()) return name_it(std::move(status));
+    task.effect = std::move(effect);
   }
   auto status = enter_queue(*index);
   if (!status.ok()) return name_it(std::move(status));
@@ -209,13 +232,13 @@ Status Npu::launch(DvtStream* stream, const DvtLaunch& launch) {
   return {};
 }
 
-Status Npu::submit_transfer(uint32_t stream, Task task, std::unique_ptr<Effect> effect) {
-  effect->serial = next_serial_++;
+Status Npu::submit_transfer(uint32_t stream, Task task, std::shared_ptr<Effect> effect) {
+  task.serial = next_serial_++;
   task.timing = timing_of_copy(task.type, effect->bytes);
   task.op = intern(dvt_npu_task_type_name(task.type));
   task.hangs = !settings_.hang.empty() && settings_.hang == task.name;
   // Without backing, device addresses are checked all the same.
-  auto status = check_operands(*effect, memory_);
+  auto status = check_operands(*effect, memory_, task.serial);
   if (status.ok()) status = enter_queue(stream);
   if (!status.ok()) {
     status.detail().node = task.name;
@@ -237,7 +260,7 @@ Status Npu::copy(DvtStream* stream, DvtCopyKind kind, void* to, const void* from
   Task task;
   task.type = type_of(kind);
   task.name = intern(name);
-  auto effect = std::make_unique<Effect>();
+  auto effect = std::make_shared<Effect>();
   effect->kind = Effect::Kind::kCopy;
   effect->copy = kind;
   effect->to = to;
@@ -251,7 +274,7 @@ Status Npu::fill(DvtStream* stream, void* to, int value, uint64_t bytes) {
   if (!index.ok()) return std::move(index.status());
   Task task;
   task.type = DVT_NPU_MEMSET;
-  auto effect = std::make_unique<Effect>();
+  auto effect = std::make_shared<Effect>();
   effect->kind = Effect::Kind::kFill;
   effect->to = to;
   effect->value = value;
@@ -268,67 +291,140 @@ void Npu::ended(uint32_t stream, Task& task) {
                         task.released_by.stream == kNone ? UINT64_MAX : task.released_by.task,
                         stream, task.type});
   }
-  if (settings_.mode == DVT_NPU_LAZY) return;
-  Stream& s = core_.streams()[stream];
-  take_effect(s, task);
-  s.tasks.pop_front();
-  --s.ended;
+  if (settings_.mode == DVT_NPU_PROMPT) take_effect(stream);
+  if (settings_.mode == DVT_NPU_ADVERSARIAL) apply_some_effects();
 }
 
 void Npu::fail(Stream& stream, const Task& task, Status status) {
   ErrorDetail detail = status.detail();
   detail.node = task.name;
   detail.op = task.op;
-  stream.error = std::move(detail);
+  if (!stream.error) stream.error = std::move(detail);
+}
+
+void Npu::take_effect(uint32_t stream) {
+  Stream& s = core_.streams()[stream];
+  const Task& task = s.tasks.front();
+  run_effect(stream, task);
+  s.tasks.pop_front();
+  --s.ended;
+}
+
+// What released a task comes before it. Waits for events have their record, which many share.
+void Npu::begin_order(uint32_t stream, const Task& task) {
+  order_.begin(stream, task.id);
+  const TaskRef released_by = task.type == DVT_NPU_EVENT_WAIT ? TaskRef{} : task.released_by;
+  for (const TaskRef cause : {task.activated_by, released_by}) {
+    if (cause.stream == kNone) continue;
+    const auto clock = released_clocks_.find(cause.task);
+    if (clock == released_clocks_.end()) {  // A stream that has stopped or waits since.
+      order_.wait(stream, order_.clock(cause.stream));
+      continue;
+    }
+    order_.wait(stream, clock->second);
+    released_clocks_.erase(clock);
+  }
 }
 
 // After a failure the rest of the stream's work is skipped until a synchronisation has reported it,
-// and so is work elsewhere that waits for a record behind the failure.
-void Npu::take_effect(Stream& stream, Task& task) {
-  switch (task.type) {
-    case DVT_NPU_EVENT_RECORD: {
-      core_.records()[task.object].error = stream.error;
-      core_.drop_reference(task.object);
-      return;
-    }
-    case DVT_NPU_EVENT_WAIT: {
-      const auto& error = core_.records()[task.object].error;
-      if (error && !stream.error) stream.error = error;
-      core_.drop_reference(task.object);
-      return;
-    }
-    default:
-      break;
+// unless the stream continues on failure, and so is work elsewhere that waits for a record behind
+// the failure.
+void Npu::run_effect(uint32_t stream, const Task& task) {
+  Stream& s = core_.streams()[stream];
+  const bool ordered = settings_.check_order;
+  if (ordered) begin_order(stream, task);
+  if (task.activated_by.stream != kNone && !s.error) {
+    const Stream& activator = core_.streams()[task.activated_by.stream];
+    if (!activator.continues_on_failure) s.error = activator.error;
   }
-  if (task.effect == nullptr || stream.error) return;
-  auto status = apply(*task.effect, memory_);
-  if (!status.ok()) fail(stream, task, std::move(status));
+  if (task.type == DVT_NPU_EVENT_WAIT) {
+    const Record& record = core_.records()[task.object];
+    if (record.error && !s.error) s.error = record.error;
+    if (record.clock != nullptr) order_.wait(stream, *record.clock);
+    if (!task.resident) core_.drop_reference(task.object);
+  }
+  const bool skipped = s.error && !s.continues_on_failure;
+  const bool decides = task.effect != nullptr && task.effect->kind == Effect::Kind::kDecide;
+  if (task.effect != nullptr && !skipped && !decides) {
+    auto status = do_work(stream, task);
+    if (!status.ok()) fail(s, task, std::move(status));
+  }
+  if (task.type == DVT_NPU_MODEL_EXECUTE) collect_failures(s, core_.models()[task.object]);
+  if (ordered) order_.end(stream, task.id);
+  if (task.type == DVT_NPU_EVENT_RECORD) {
+    Record& record = core_.records()[task.object];
+    record.error = s.error;
+    if (ordered) record.clock = std::make_shared<Clock>(order_.clock(stream));
+    if (!task.resident) core_.drop_reference(task.object);
+  }
+  const bool releases = task.type == DVT_NPU_NOTIFY_RECORD || task.type == DVT_NPU_END_GRAPH ||
+                        task.type == DVT_NPU_STREAM_ACTIVE;
+  if (ordered && releases) released_clocks_[task.id] = order_.clock(stream);
+}
+
+Status Npu::do_work(uint32_t stream, const Task& task) {
+  const Access access{stream, task.type, task.id, task.name};
+  auto status = check_operands(*task.effect, memory_, task.serial);
+  if (status.ok() && settings_.check_order) {
+    status = check_order(*task.effect, memory_, task.serial, access, order_.clock(stream),
+                         [this](const void* address) { return later_writer(address); });
+  }
+  if (!status.ok()) return status;
+  if (task.type >= DVT_NPU_QUEUE_ENQUEUE) return move_item(stream, task, access);
+  return apply(*task.effect, memory_, access);
+}
+
+bool Npu::is_pending(TaskRef task) const {
+  const Stream& s = core_.streams()[task.stream];
+  return s.ended > 0 && s.tasks.front().id <= task.task;
+}
+
+TaskRef Npu::pending_cause(uint32_t stream) const {
+  const Task& task = core_.streams()[stream].tasks.front();
+  for (const TaskRef cause : {task.activated_by, task.released_by}) {
+    if (cause.stream != kNone && is_pending(cause)) return cause;
+  }
+  return {};
 }
 
 void Npu::demand(TaskRef upto) {
   std::vector<TaskRef> stack = {upto};
   while (!stack.empty()) {
     const TaskRef target = stack.back();
-    Stream& s = core_.streams()[target.stream];
-    if (s.ended == 0 || s.tasks.front().id > target.task) {
+    if (!is_pending(target)) {
       stack.pop_back();
-      continue;
-    }
-    Task& front = s.tasks.front();
-    const TaskRef cause = std::exchange(front.released_by, {});
-    if (cause.stream != kNone) {
+    } else if (const TaskRef cause = pending_cause(target.stream); cause.stream != kNone) {
       stack.push_back(cause);
-      continue;
+    } else {
+      take_effect(target.stream);
     }
-    take_effect(s, front);
-    s.tasks.pop_front();
-    --s.ended;
   }
 }
 
 void Npu::demand_ended(uint32_t stream) {
   const Stream& s = core_.streams()[stream];
   if (s.ended > 0) demand({stream, s.tasks[s.ended - 1].id});
+}
+
+void Npu::host_saw(uint32_t stream) {
+  if (settings_.check_order) order_.host_saw(order_.clock(stream));
+}
+
+std::optional<Access> Npu::later_writer(const void* address) const {
+  const auto* byte = static_cast<const std::byte*>(address);
+  for (uint32_t i = 0; i < core_.streams().size(); ++i) {
+    for (const Task& task : core_.streams()[i].tasks) {
+      bool writes = false;
+      if (task.effect == nullptr) continue;
+      for_each_operand(*task.effect, [&](const Operand& operand) {
+        const auto* begin = static_cast<const std::byte*>(operand.address);
+        writes = operand.is_write && byte >= begin && byte < begin + operand.bytes;
+        return !writes;
+      });
+      if (writes) return Access{i, task.type, task.id, task.name};
+    }
+  }
+  return std::nullopt;
 }
 
 // ---- Runs and records --------------------------------------------------------------------------

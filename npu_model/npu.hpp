@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -21,8 +22,10 @@
 #include "npu_model/event_core.hpp"
 #include "npu_model/functional.hpp"
 #include "npu_model/handles.hpp"
+#include "npu_model/hazards.hpp"
 #include "npu_model/memory.hpp"
 #include "npu_model/parameters.hpp"
+#include "npu_model/random.hpp"
 
 namespace davit::npu {
 
@@ -32,6 +35,8 @@ struct Settings {
   DvtNpuMode mode = DVT_NPU_PROMPT;
   bool timing_only = false;
   bool keep_records = true;
+  bool check_order = false;
+  uint64_t seed = 0;
   std::string hang;
 };
 Result<Settings> settings_from(const DvtNpuOptions* options);
@@ -48,8 +53,9 @@ class Npu final : private EventCore::Listener {
   Result<void*> allocate(uint64_t bytes, const char* owner);
   Status release(void* address);
 
-  Result<DvtStream*> create_stream(uint32_t priority);
+  Result<DvtStream*> create_stream(const DvtNpuStreamOptions& options);
   Status destroy_stream(DvtStream* stream);
+  Status abort_stream(DvtStream* stream);
   Status launch(DvtStream* stream, const DvtLaunch& launch);
   Status copy(DvtStream* stream, DvtCopyKind kind, void* to, const void* from, uint64_t bytes,
               const char* name);
@@ -66,6 +72,33 @@ class Npu final : private EventCore::Listener {
   Status destroy_notify(DvtNotify* notify);
   Status record_notify(DvtStream* stream, DvtNotify* notify);
   Status wait_notify(DvtStream* stream, DvtNotify* notify);
+
+  Result<int64_t> event_elapsed(DvtEvent* first, DvtEvent* last);
+  Status callback(DvtStream* stream, void (*function)(void*), void* data);
+
+  Result<DvtNpuModel*> create_model();
+  Status destroy_model(DvtNpuModel* model);
+  Status bind_stream(DvtNpuModel* model, DvtStream* stream, bool is_head);
+  Status end_graph(DvtNpuModel* model, DvtStream* stream);
+  Status build_end(DvtNpuModel* model);
+  Status execute(DvtNpuModel* model, DvtStream* stream);
+  Status abort_model(DvtNpuModel* model);
+  Status activate(DvtStream* stream, DvtStream* target);
+  Status switch_stream(DvtStream* stream, const void* left, DvtNpuCondition condition,
+                       const void* right, DvtStream* target);
+  Result<DvtNpuLabel*> create_label(DvtNpuModel* model);
+  Status set_label(DvtStream* stream, DvtNpuLabel* label);
+  Status go_to(DvtStream* stream, DvtNpuLabel* label);
+  Status switch_label(DvtStream* stream, const void* index, DvtNpuLabel* const* labels,
+                      uint32_t count);
+
+  Result<DvtNpuQueue*> create_queue(uint32_t depth);
+  Status destroy_queue(DvtNpuQueue* queue);
+  Status put(DvtNpuQueue* queue, const void* from, uint64_t bytes);
+  Status take(DvtNpuQueue* queue, void* to, uint64_t bytes, int64_t timeout_us);
+  Status put_async(DvtStream* stream, DvtNpuQueue* queue, const void* from, uint64_t bytes);
+  Status take_async(DvtStream* stream, DvtNpuQueue* queue, void* to, uint64_t bytes);
+  Result<uint32_t> queue_size(DvtNpuQueue* queue);
 
   Status synchronise_stream(DvtStream* stream, int64_t timeout_us);
   Status synchronise(int64_t timeout_us);
@@ -99,7 +132,15 @@ class Npu final : private EventCore::Listener {
     }
   };
 
+  struct Item {
+    std::vector<std::byte> bytes;
+    std::shared_ptr<const Clock> clock;  // What whoever takes it comes after.
+  };
+
   void ended(uint32_t stream, Task& task) override;
+  void instantiate(uint32_t stream, Task& task) override;
+  uint64_t decide(uint32_t stream, const Task& task) override;
+  void failed(uint32_t stream, const Task& task, std::string reason) override;
   void reap();
 
   const char* intern(const char* text);
@@ -109,14 +150,49 @@ class Npu final : private EventCore::Listener {
   // Charges one submission to the host and waits for a free queue entry.
   Status enter_queue(uint32_t stream);
   void enqueue(uint32_t stream, Task task);
-  Status submit_transfer(uint32_t stream, Task task, std::unique_ptr<Effect> effect);
+  Status submit_transfer(uint32_t stream, Task task, std::shared_ptr<Effect> effect);
   Status submit_synchronisation(uint32_t stream, DvtNpuTaskType type, uint32_t object);
 
-  void take_effect(Stream& stream, Task& task);
+  // Models: submissions to bound streams go into a program.
+  Status enter_program(uint32_t stream);
+  // A stream that is bound to `model` and may still get tasks.
+  Result<uint32_t> open_stream(DvtStream* stream, const char* operation, uint32_t* model);
+  Result<uint32_t> target_of(DvtStream* target, const char* operation, uint32_t model);
+  Result<uint32_t> label_of(DvtNpuLabel* label, const char* operation, uint32_t model);
+  Status refuse_bound(uint32_t stream, const char* operation) const;
+  Status submit_control(uint32_t stream, DvtNpuTaskType type, uint32_t object,
+                        std::shared_ptr<Effect> effect);
+  void collect_failures(Stream& caller, const Model& model);
+  // Queues.
+  Status submit_queue_task(DvtStream* stream, DvtNpuQueue* queue, DvtNpuTaskType type,
+                           std::shared_ptr<Effect> effect);
+  Status move_item(uint32_t stream, const Task& task, const Access& access);
+  // A queued or resident task of one of these types that uses an object.
+  [[nodiscard]] std::string user_of(DvtNpuTaskType first, DvtNpuTaskType last,
+                                    uint32_t object) const;
+
+  void begin_order(uint32_t stream, const Task& task);
+  Status do_work(uint32_t stream, const Task& task);
+  // The oldest task of a stream, which has ended, takes effect and leaves.
+  void take_effect(uint32_t stream);
+  void run_effect(uint32_t stream, const Task& task);
   void fail(Stream& stream, const Task& task, Status status);
-  // Lazy mode: everything that must have happened when `upto` has.
+  // What must take effect before the oldest task of a stream can: the record that released it.
+  [[nodiscard]] TaskRef pending_cause(uint32_t stream) const;
+  [[nodiscard]] bool is_pending(TaskRef task) const;
+  // Everything that must have happened when `upto` has.
   void demand(TaskRef upto);
   void demand_ended(uint32_t stream);
+  // The host has seen what `stream` has done.
+  void host_saw(uint32_t stream);
+  // The host has seen that a record is reached.
+  void see_record(uint32_t record);
+  [[nodiscard]] std::optional<Access> later_writer(const void* address) const;
+
+  // Adversarial mode (adversary.cpp).
+  void apply_some_effects();
+  [[nodiscard]] uint32_t delay_us();
+  [[nodiscard]] bool looks_unfinished(TaskRef task);
 
   Status wait_drained(uint32_t stream, int64_t deadline_ps);
   Status timeout_error(uint32_t stream, int64_t begin_ps, bool stuck) const;
@@ -126,7 +202,8 @@ class Npu final : private EventCore::Listener {
   Settings settings_;
   Memory memory_;
   EventCore core_;
-  HandleTable stream_handles_, event_handles_, notify_handles_;
+  HandleTable stream_handles_, event_handles_, notify_handles_, model_handles_, label_handles_,
+      queue_handles_;
   std::vector<uint32_t> event_records_;  // By event index: the latest record, or kNone.
   int64_t host_now_ = 0;
   int64_t enqueue_ps_, synchronise_ps_, allocate_ps_;
@@ -139,6 +216,11 @@ class Npu final : private EventCore::Listener {
   std::vector<TaskRecord> records_;
   std::vector<DvtNpuRun> runs_;
   bool in_run_ = false;
+  Order order_;  // With settings_.check_order only.
+  // Clocks of tasks that have taken effect and released another one that has not; by task id.
+  std::unordered_map<uint64_t, Clock> released_clocks_;
+  std::map<std::pair<uint32_t, uint64_t>, Item> items_;  // By queue and ticket.
+  Random random_;
 };
 
 }  // namespace davit::npu

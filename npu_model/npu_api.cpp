@@ -6,8 +6,12 @@
 #include "npu_model/npu_handle.hpp"
 
 using davit::ErrorDetail;
-using davit::Result;
 using davit::Status;
+using davit::npu::enter;
+using davit::npu::Entry;
+using davit::npu::finish;
+using davit::npu::Npu;
+using davit::npu::null_output;
 
 namespace {
 
@@ -16,23 +20,6 @@ thread_local DvtError last_error;
 
 // Handles carry this number, so that a handle of one device is foreign to all others.
 std::atomic<uint32_t> next_device{1};
-
-DvtCode finish(const Status& status) {
-  if (status.ok()) return DVT_OK;
-  status.to_c(&last_error);
-  return status.code();
-}
-
-template <class T, class Out>
-DvtCode finish(Result<T> result, Out* out) {
-  if (!result.ok()) return finish(result.status());
-  *out = *result;
-  return DVT_OK;
-}
-
-DvtCode null_output() {
-  return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "output pointer is NULL"));
-}
 
 DvtNpu* npu_of(DvtDevice* device) {
   return static_cast<DvtNpu*>(device);
@@ -91,11 +78,11 @@ DvtDeviceVtable adapter(const char* name) {
     return dvt_npu_stream_synchronize(npu_of(d), s, timeout_us);
   };
   v.run_begin = [](DvtDevice* d) {
-    const std::lock_guard guard(npu_of(d)->lock);
+    const Entry entry(npu_of(d));
     npu_of(d)->npu.run_begin();
   };
   v.run_end = [](DvtDevice* d) {
-    const std::lock_guard guard(npu_of(d)->lock);
+    const Entry entry(npu_of(d));
     npu_of(d)->npu.run_end();
   };
   v.last_error = adapter_error;
@@ -103,6 +90,37 @@ DvtDeviceVtable adapter(const char* name) {
 }
 
 }  // namespace
+
+namespace davit::npu {
+
+thread_local const DvtNpu* Entry::entered = nullptr;
+
+Entry::Entry(const DvtNpu* npu) : npu_(npu), outer_(entered) {
+  if (!nested()) npu_->lock.lock();
+  entered = npu_;
+}
+
+Entry::~Entry() {
+  entered = outer_;
+  if (!nested()) npu_->lock.unlock();
+}
+
+DvtCode finish(const Status& status) {
+  if (status.ok()) return DVT_OK;
+  status.to_c(&last_error);
+  return status.code();
+}
+
+DvtCode null_output() {
+  return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "output pointer is NULL"));
+}
+
+Status refuse_nested() {
+  return Status(DVT_FAILED_STATE, DVT_STAGE_RUN,
+                "a kernel or host callback may not call the NPU that runs it");
+}
+
+}  // namespace davit::npu
 
 DvtNpu::DvtNpu(davit::npu::Settings settings)
     : DvtDevice{},
@@ -176,17 +194,16 @@ DvtCode dvt_npu_parameter(const DvtNpu* npu, uint32_t index, DvtNpuParameter* ou
 
 DvtCode dvt_npu_malloc(DvtNpu* npu, uint64_t bytes, const char* owner, void** out) {
   if (out == nullptr) return null_output();
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.allocate(bytes, owner), out);
+  return enter(
+      npu, [&](Npu& n) { return n.allocate(bytes, owner); }, out);
 }
 
 DvtCode dvt_npu_free(DvtNpu* npu, void* address) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.release(address));
+  return enter(npu, [&](Npu& n) { return n.release(address); });
 }
 
 void dvt_npu_memory(const DvtNpu* npu, DvtNpuMemory* out) {
-  const std::lock_guard guard(npu->lock);
+  const Entry entry(npu);
   const auto& memory = npu->npu.memory();
   *out = {memory.capacity_bytes(), memory.live_bytes(), memory.peak_bytes(),
           memory.largest_hole_bytes(), memory.block_count()};
@@ -194,116 +211,135 @@ void dvt_npu_memory(const DvtNpu* npu, DvtNpuMemory* out) {
 
 DvtCode dvt_npu_stream_create(DvtNpu* npu, uint32_t priority, DvtStream** out) {
   if (out == nullptr) return null_output();
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.create_stream(priority), out);
+  DvtNpuStreamOptions options;
+  dvt_npu_stream_options_init(&options);
+  options.priority = priority;
+  return enter(
+      npu, [&](Npu& n) { return n.create_stream(options); }, out);
 }
 
 DvtCode dvt_npu_stream_destroy(DvtNpu* npu, DvtStream* stream) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.destroy_stream(stream));
+  return enter(npu, [&](Npu& n) { return n.destroy_stream(stream); });
 }
 
 DvtCode dvt_npu_launch(DvtNpu* npu, DvtStream* stream, const DvtLaunch* launch) {
   if (launch == nullptr) {
     return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "launch is NULL"));
   }
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.launch(stream, *launch));
+  return enter(npu, [&](Npu& n) { return n.launch(stream, *launch); });
 }
 
 DvtCode dvt_npu_copy_async(DvtNpu* npu, DvtStream* stream, DvtCopyKind kind, void* to,
                            const void* from, uint64_t bytes, const char* name) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.copy(stream, kind, to, from, bytes, name));
+  return enter(npu, [&](Npu& n) { return n.copy(stream, kind, to, from, bytes, name); });
 }
 
 DvtCode dvt_npu_memset_async(DvtNpu* npu, DvtStream* stream, void* to, int value, uint64_t bytes) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.fill(stream, to, value, bytes));
+  return enter(npu, [&](Npu& n) { return n.fill(stream, to, value, bytes); });
+}
+
+DvtCode dvt_npu_host_callback(DvtNpu* npu, DvtStream* stream, void (*function)(void* data),
+                              void* data) {
+  return enter(npu, [&](Npu& n) { return n.callback(stream, function, data); });
+}
+
+void dvt_npu_stream_options_init(DvtNpuStreamOptions* options) {
+  std::memset(options, 0, sizeof *options);
+  options->struct_size = sizeof *options;
+}
+
+DvtCode dvt_npu_stream_create_with(DvtNpu* npu, const DvtNpuStreamOptions* options,
+                                   DvtStream** out) {
+  if (out == nullptr) return null_output();
+  if (options == nullptr) return dvt_npu_stream_create(npu, 0, out);
+  return enter(
+      npu, [&](Npu& n) { return n.create_stream(*options); }, out);
+}
+
+DvtCode dvt_npu_stream_abort(DvtNpu* npu, DvtStream* stream) {
+  return enter(npu, [&](Npu& n) { return n.abort_stream(stream); });
 }
 
 DvtCode dvt_npu_event_create(DvtNpu* npu, DvtEvent** out) {
   if (out == nullptr) return null_output();
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.create_event(), out);
+  return enter(
+      npu, [&](Npu& n) { return n.create_event(); }, out);
 }
 
 DvtCode dvt_npu_event_destroy(DvtNpu* npu, DvtEvent* event) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.destroy_event(event));
+  return enter(npu, [&](Npu& n) { return n.destroy_event(event); });
 }
 
 DvtCode dvt_npu_event_record(DvtNpu* npu, DvtStream* stream, DvtEvent* event) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.record_event(stream, event));
+  return enter(npu, [&](Npu& n) { return n.record_event(stream, event); });
 }
 
 DvtCode dvt_npu_event_wait(DvtNpu* npu, DvtStream* stream, DvtEvent* event) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.wait_event(stream, event));
+  return enter(npu, [&](Npu& n) { return n.wait_event(stream, event); });
 }
 
 DvtCode dvt_npu_event_query(DvtNpu* npu, DvtEvent* event, int* complete) {
   if (complete == nullptr) return null_output();
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.query_event(event), complete);
+  return enter(
+      npu, [&](Npu& n) { return n.query_event(event); }, complete);
 }
 
 DvtCode dvt_npu_event_time(DvtNpu* npu, DvtEvent* event, int64_t* out_ps) {
   if (out_ps == nullptr) return null_output();
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.event_time(event), out_ps);
+  return enter(
+      npu, [&](Npu& n) { return n.event_time(event); }, out_ps);
+}
+
+DvtCode dvt_npu_event_elapsed(DvtNpu* npu, DvtEvent* first, DvtEvent* last, int64_t* out_ps) {
+  if (out_ps == nullptr) return null_output();
+  return enter(
+      npu, [&](Npu& n) { return n.event_elapsed(first, last); }, out_ps);
 }
 
 DvtCode dvt_npu_notify_create(DvtNpu* npu, DvtNotify** out) {
   if (out == nullptr) return null_output();
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.create_notify(), out);
+  return enter(
+      npu, [&](Npu& n) { return n.create_notify(); }, out);
 }
 
 DvtCode dvt_npu_notify_destroy(DvtNpu* npu, DvtNotify* notify) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.destroy_notify(notify));
+  return enter(npu, [&](Npu& n) { return n.destroy_notify(notify); });
 }
 
 DvtCode dvt_npu_notify_record(DvtNpu* npu, DvtStream* stream, DvtNotify* notify) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.record_notify(stream, notify));
+  return enter(npu, [&](Npu& n) { return n.record_notify(stream, notify); });
 }
 
 DvtCode dvt_npu_notify_wait(DvtNpu* npu, DvtStream* stream, DvtNotify* notify) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.wait_notify(stream, notify));
+  return enter(npu, [&](Npu& n) { return n.wait_notify(stream, notify); });
 }
 
 DvtCode dvt_npu_stream_synchronize(DvtNpu* npu, DvtStream* stream, int64_t timeout_us) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.synchronise_stream(stream, timeout_us));
+  return enter(npu, [&](Npu& n) { return n.synchronise_stream(stream, timeout_us); });
 }
 
 DvtCode dvt_npu_synchronize(DvtNpu* npu, int64_t timeout_us) {
-  const std::lock_guard guard(npu->lock);
-  return finish(npu->npu.synchronise(timeout_us));
+  return enter(npu, [&](Npu& n) { return n.synchronise(timeout_us); });
 }
 
 int64_t dvt_npu_host_now_ps(const DvtNpu* npu) {
-  const std::lock_guard guard(npu->lock);
+  const Entry entry(npu);
   return npu->npu.host_now_ps();
 }
 
 void dvt_npu_host_advance(DvtNpu* npu, int64_t ps) {
-  const std::lock_guard guard(npu->lock);
-  npu->npu.host_advance(ps);
+  const Entry entry(npu);
+  if (!entry.nested()) npu->npu.host_advance(ps);
 }
 
 uint64_t dvt_npu_task_count(const DvtNpu* npu) {
-  const std::lock_guard guard(npu->lock);
+  const Entry entry(npu);
   return npu->npu.record_count();
 }
 
 DvtCode dvt_npu_task(const DvtNpu* npu, uint64_t index, DvtNpuTask* out) {
   if (out == nullptr) return null_output();
-  const std::lock_guard guard(npu->lock);
+  const Entry entry(npu);
   if (index >= npu->npu.record_count()) {
     return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "task index out of range"));
   }
@@ -312,18 +348,18 @@ DvtCode dvt_npu_task(const DvtNpu* npu, uint64_t index, DvtNpuTask* out) {
 }
 
 void dvt_npu_clear_tasks(DvtNpu* npu) {
-  const std::lock_guard guard(npu->lock);
-  npu->npu.clear_records();
+  const Entry entry(npu);
+  if (!entry.nested()) npu->npu.clear_records();
 }
 
 uint64_t dvt_npu_run_count(const DvtNpu* npu) {
-  const std::lock_guard guard(npu->lock);
+  const Entry entry(npu);
   return npu->npu.runs().size();
 }
 
 DvtCode dvt_npu_run(const DvtNpu* npu, uint64_t index, DvtNpuRun* out) {
   if (out == nullptr) return null_output();
-  const std::lock_guard guard(npu->lock);
+  const Entry entry(npu);
   if (index >= npu->npu.runs().size()) {
     return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "run index out of range"));
   }
@@ -334,7 +370,7 @@ DvtCode dvt_npu_run(const DvtNpu* npu, uint64_t index, DvtNpuRun* out) {
 DvtCode dvt_npu_estimate(const DvtNpu* npu, const DvtTaskCost* cost, const char* op,
                          DvtNpuTask* out) {
   if (out == nullptr) return null_output();
-  const std::lock_guard guard(npu->lock);
+  const Entry entry(npu);
   *out = npu->npu.estimate(cost, op == nullptr ? "" : op);
   return DVT_OK;
 }

@@ -1,4 +1,4 @@
-// npu_handle.hpp: what a DvtNpu* points at. For npu_api.cpp and report.cpp only.
+// npu_handle.hpp: what a DvtNpu* points at, and how the C API enters it.
 //
 // Threads  `lock` covers `npu`.
 // Trust    Callers pass live NPUs.
@@ -20,3 +20,50 @@ struct DvtNpu : DvtDevice {
   mutable std::mutex lock;
   davit::npu::Npu npu;
 };
+
+namespace davit::npu {
+
+// Takes the lock, unless this thread holds it: when a kernel or callback calls its own NPU.
+class Entry {
+ public:
+  explicit Entry(const DvtNpu* npu);
+  ~Entry();
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  // Then nothing may be changed.
+  [[nodiscard]] bool nested() const { return outer_ == npu_; }
+
+ private:
+  static thread_local const DvtNpu* entered;
+
+  const DvtNpu* npu_;
+  const DvtNpu* outer_;
+};
+
+// Remembers a failure for dvt_npu_last_error().
+DvtCode finish(const Status& status);
+DvtCode null_output();
+Status refuse_nested();
+
+template <class T, class Out>
+DvtCode finish(Result<T> result, Out* out) {
+  if (!result.ok()) return finish(result.status());
+  *out = *result;
+  return DVT_OK;
+}
+
+// Locks, calls, and remembers the error. `call` takes an Npu& and returns a Status, or with `out` a
+// Result.
+template <class Call>
+DvtCode enter(DvtNpu* npu, Call call) {
+  const Entry entry(npu);
+  return finish(entry.nested() ? refuse_nested() : call(npu->npu));
+}
+
+template <class Call, class Out>
+DvtCode enter(DvtNpu* npu, Call call, Out* out) {
+  const Entry entry(npu);
+  return entry.nested() ? finish(refuse_nested()) : finish(call(npu->npu), out);
+}
+
+}  // namespace davit::npu

@@ -97,6 +97,13 @@ struct Parameters {
   double event_wait_us = 0;          // event.wait
   double notifies_max = 0;           // notify.max
   double notify_us = 0;              // notify.latency
+  double models_max = 0;             // model.max
+  double model_execute_us = 0;       // model.execute
+  double labels_max = 0;             // label.max
+  double control_us = 0;             // control.latency; > 0: an endless loop takes time
+  double queues_max = 0;             // queue.max
+  double queue_depth = 0;            // queue.depth
+  double callback_us = 0;            // host.callback
   double enqueue_us = 0;             // host.enqueue
   double synchronize_us = 0;         // host.synchronize
   double allocate_us = 0;            // host.allocate

@@ -16,9 +16,13 @@ using davit::Status;
 namespace {
 
 constexpr const char* kTypeNames[] = {
-    "AI_CORE",    "AI_VECTOR_CORE", "MIX_AIC",      "AI_CPU",     "MEMCPY_H2D",    "MEMCPY_D2H",
-    "MEMCPY_D2D", "MEMSET",         "EVENT_RECORD", "EVENT_WAIT", "NOTIFY_RECORD", "NOTIFY_WAIT",
+    "AI_CORE",       "AI_VECTOR_CORE", "MIX_AIC",       "AI_CPU",        "MEMCPY_H2D",
+    "MEMCPY_D2H",    "MEMCPY_D2D",     "MEMSET",        "EVENT_RECORD",  "EVENT_WAIT",
+    "NOTIFY_RECORD", "NOTIFY_WAIT",    "HOST_CALLBACK", "MODEL_EXECUTE", "END_GRAPH",
+    "STREAM_ACTIVE", "STREAM_SWITCH",  "LABEL_SET",     "LABEL_GOTO",    "LABEL_SWITCH",
+    "QUEUE_ENQUEUE", "QUEUE_DEQUEUE",
 };
+static_assert(std::size(kTypeNames) == DVT_NPU_QUEUE_DEQUEUE + 1);
 constexpr const char* kPipeNames[] = {"MAC", "VEC", "MTE1", "MTE2", "MTE3", "FIXP"};
 static_assert(std::size(kPipeNames) == DVT_NPU_PIPE_COUNT);
 
@@ -107,7 +111,7 @@ const char* dvt_npu_pipe_name(uint32_t pipe) {
 
 uint64_t dvt_npu_operators(const DvtNpu* npu, uint64_t first_task, uint64_t task_count,
                            DvtNpuOperator* out, uint64_t capacity) {
-  const std::lock_guard guard(npu->lock);
+  const davit::npu::Entry entry(npu);
   std::map<std::pair<const char*, DvtNpuTaskType>, DvtNpuOperator> rows;
   const uint64_t recorded = npu->npu.record_count();
   const uint64_t first = std::min(first_task, recorded);
@@ -157,7 +161,7 @@ DvtCode dvt_npu_write_op_summary(const DvtNpu* npu, const char* stated_path, Dvt
   const std::string temporary = path + ".part";
   std::string text = kHeader;
   {
-    const std::lock_guard guard(npu->lock);
+    const davit::npu::Entry entry(npu);
     const double clock_mhz = npu->npu.settings().parameters.clock_mhz;
     std::map<uint32_t, int64_t> last_end;  // By stream.
     for (uint64_t i = 0; i < npu->npu.record_count(); ++i) {

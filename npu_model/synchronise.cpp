@@ -9,24 +9,41 @@ namespace davit::npu {
 
 // ---- Streams -----------------------------------------------------------------------------------
 
-Result<DvtStream*> Npu::create_stream(uint32_t priority) {
-  if (priority > 7) {
-    return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN,
-                  fmt::format("stream priority {} is not in 0..7", priority));
+Result<DvtStream*> Npu::create_stream(const DvtNpuStreamOptions& options) {
+  const auto invalid = [](std::string message) {
+    return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, std::move(message));
+  };
+  if (options.struct_size != sizeof options) {
+    return invalid(
+        "DvtNpuStreamOptions.struct_size is not set; call dvt_npu_stream_options_init()");
+  }
+  if (options.priority > 7) {
+    return invalid(fmt::format("stream priority {} is not in 0..7", options.priority));
+  }
+  if (options.failure_mode > DVT_NPU_CONTINUE_ON_FAILURE) {
+    return invalid("DvtNpuStreamOptions.failure_mode is unknown");
+  }
+  if (options.queue_depth > queue_entries_) {
+    return invalid(fmt::format("queue depth {} of a stream is more than the {} of the device",
+                               options.queue_depth, queue_entries_));
   }
   auto index = stream_handles_.create();
   if (!index.ok()) return std::move(index.status());
   auto& streams = core_.streams();
   if (*index >= streams.size()) streams.resize(*index + 1);
-  streams[*index] = Stream{};
-  streams[*index].live = true;
-  streams[*index].priority = priority;
+  Stream& s = streams[*index] = Stream{};
+  s.live = true;
+  s.priority = options.priority;
+  s.continues_on_failure = options.failure_mode == DVT_NPU_CONTINUE_ON_FAILURE;
+  s.depth = options.queue_depth == 0 ? queue_entries_ : options.queue_depth;
+  if (settings_.check_order) order_.create_stream(*index);
   return stream_handles_.handle<DvtStream>(*index);
 }
 
 Status Npu::destroy_stream(DvtStream* stream) {
   auto index = stream_handles_.resolve(stream, "destroy");
   if (!index.ok()) return std::move(index.status());
+  if (auto bound = refuse_bound(*index, "destroy"); !bound.ok()) return bound;
   auto status = synchronise_stream(stream, -1);
   Stream& s = core_.streams()[*index];
   if (s.queued() > 0) {
@@ -37,6 +54,33 @@ Status Npu::destroy_stream(DvtStream* stream) {
   s.live = false;
   stream_handles_.destroy(*index);
   return status;
+}
+
+Status Npu::abort_stream(DvtStream* stream) {
+  auto index = stream_handles_.resolve(stream, "abort");
+  if (!index.ok()) return std::move(index.status());
+  if (auto bound = refuse_bound(*index, "abort"); !bound.ok()) return bound;
+  core_.run_until(host_now_);
+  core_.abandon(*index, {.code = DVT_CANCELLED,
+                         .stage = DVT_STAGE_RUN,
+                         .message = fmt::format("stream {} was aborted", *index)});
+  demand_ended(*index);
+  host_saw(*index);
+  core_.streams()[*index].error.reset();
+  return {};
+}
+
+Status Npu::callback(DvtStream* stream, void (*function)(void*), void* data) {
+  auto index = stream_handles_.resolve(stream, "callback");
+  if (!index.ok()) return std::move(index.status());
+  if (function == nullptr) {
+    return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "callback: function is NULL");
+  }
+  auto effect = std::make_shared<Effect>();
+  effect->kind = Effect::Kind::kCallback;
+  effect->function = function;
+  effect->data = data;
+  return submit_control(*index, DVT_NPU_HOST_CALLBACK, kNone, std::move(effect));
 }
 
 // ---- Events ------------------------------------------------------------------------------------
@@ -78,6 +122,8 @@ Status Npu::record_event(DvtStream* stream, DvtEvent* event) {
   const uint32_t record = core_.new_record();
   core_.add_reference(record);  // The event's.
   core_.add_reference(record);  // The task's.
+  if (const auto& program = core_.streams()[*s].program)
+    core_.records()[record].model = program->model;
   if (event_records_[*e] != kNone) core_.drop_reference(event_records_[*e]);
   event_records_[*e] = record;
   return submit_synchronisation(*s, DVT_NPU_EVENT_RECORD, record);
@@ -91,16 +137,37 @@ Status Npu::wait_event(DvtStream* stream, DvtEvent* event) {
   auto status = enter_queue(*s);
   if (!status.ok()) return status;
   const uint32_t record = event_records_[*e];
+  const auto& program = core_.streams()[*s].program;
+  const uint32_t recorder = record == kNone ? kNone : core_.records()[record].model;
+  if (recorder != (program == nullptr ? kNone : program->model)) {
+    return Status(
+        DVT_FAILED_STATE, DVT_STAGE_RUN,
+        recorder == kNone
+            ? fmt::format("wait: event {} is not recorded inside model {}", *e, program->model)
+            : fmt::format(
+                  "wait: event {} is recorded inside model {}, where stream {} does not run", *e,
+                  recorder, *s));
+  }
+  if (program != nullptr) {
+    core_.add_reference(record);
+    return submit_synchronisation(*s, DVT_NPU_EVENT_WAIT, record);
+  }
   if (record == kNone) return {};
-  if (core_.records()[record].reached) {
+  if (core_.records()[record].reached && !looks_unfinished(core_.records()[record].task)) {
     // The runtime has seen the event complete, so what it covers is there.
-    demand(core_.records()[record].task);
+    see_record(record);
     auto& error = core_.streams()[*s].error;
     if (!error) error = core_.records()[record].error;
     return {};
   }
   core_.add_reference(record);
   return submit_synchronisation(*s, DVT_NPU_EVENT_WAIT, record);
+}
+
+void Npu::see_record(uint32_t record) {
+  demand(core_.records()[record].task);
+  const auto& clock = core_.records()[record].clock;
+  if (clock != nullptr) order_.host_saw(*clock);
 }
 
 Result<bool> Npu::query_event(DvtEvent* event) {
@@ -110,7 +177,8 @@ Result<bool> Npu::query_event(DvtEvent* event) {
   const uint32_t record = event_records_[*e];
   if (record == kNone) return true;
   if (!core_.records()[record].reached) return false;
-  demand(core_.records()[record].task);
+  if (looks_unfinished(core_.records()[record].task)) return false;
+  see_record(record);
   return true;
 }
 
@@ -122,6 +190,14 @@ Result<int64_t> Npu::event_time(DvtEvent* event) {
     return Status(DVT_FAILED_STATE, DVT_STAGE_RUN, fmt::format("event {} is not reached yet", *e));
   }
   return core_.records()[record].reached_ps;
+}
+
+Result<int64_t> Npu::event_elapsed(DvtEvent* first, DvtEvent* last) {
+  auto begin = event_time(first);
+  if (!begin.ok()) return std::move(begin.status());
+  auto end = event_time(last);
+  if (!end.ok()) return std::move(end.status());
+  return *end - *begin;
 }
 
 // ---- Notifies ----------------------------------------------------------------------------------
@@ -138,17 +214,10 @@ Result<DvtNotify*> Npu::create_notify() {
 Status Npu::destroy_notify(DvtNotify* notify) {
   auto index = notify_handles_.resolve(notify, "destroy");
   if (!index.ok()) return std::move(index.status());
-  for (uint32_t i = 0; i < core_.streams().size(); ++i) {
-    const Stream& s = core_.streams()[i];
-    const auto begin = s.tasks.begin() + static_cast<std::ptrdiff_t>(s.ended);
-    const auto user = std::find_if(begin, s.tasks.end(), [&](const Task& task) {
-      return task.type >= DVT_NPU_NOTIFY_RECORD && task.object == *index;
-    });
-    if (user != s.tasks.end()) {
-      return Status(
-          DVT_FAILED_STATE, DVT_STAGE_RUN,
-          fmt::format("destroy: notify {} is used by task {} of stream {}", *index, user->id, i));
-    }
+  const std::string user = user_of(DVT_NPU_NOTIFY_RECORD, DVT_NPU_NOTIFY_WAIT, *index);
+  if (!user.empty()) {
+    return Status(DVT_FAILED_STATE, DVT_STAGE_RUN,
+                  fmt::format("destroy: notify {} is used by {}", *index, user));
   }
   core_.notifies()[*index].live = false;
   notify_handles_.destroy(*index);
@@ -223,10 +292,12 @@ Status Npu::wait_drained(uint32_t stream, int64_t deadline_ps) {
 Status Npu::synchronise_stream(DvtStream* stream, int64_t timeout_us) {
   auto index = stream_handles_.resolve(stream, "synchronise");
   if (!index.ok()) return std::move(index.status());
+  if (auto bound = refuse_bound(*index, "synchronise"); !bound.ok()) return bound;
   auto status = wait_drained(*index, deadline_of(timeout_us));
   if (!status.ok()) return status;
   host_advance(synchronise_ps_);
   demand_ended(*index);
+  host_saw(*index);
   auto& error = core_.streams()[*index].error;
   if (error) return Status(*std::exchange(error, std::nullopt));
   return {};
@@ -243,6 +314,7 @@ Status Npu::synchronise(int64_t timeout_us) {
   host_advance(synchronise_ps_);
   for (uint32_t i = 0; i < core_.streams().size(); ++i) {
     demand_ended(i);
+    if (core_.streams()[i].live) host_saw(i);
     auto error = std::exchange(core_.streams()[i].error, std::nullopt);
     if (error && first.ok()) first = Status(*error);
   }

@@ -26,6 +26,9 @@ extern "C" {
 
 typedef struct DvtNpu DvtNpu;
 typedef struct DvtNotify DvtNotify;
+typedef struct DvtNpuModel DvtNpuModel;
+typedef struct DvtNpuLabel DvtNpuLabel;
+typedef struct DvtNpuQueue DvtNpuQueue;
 
 /* ---- Creation ---------------------------------------------------------------------------------
  */
@@ -36,6 +39,10 @@ typedef enum DvtNpuMode {
   /* A task takes effect only when a synchronisation demands it, in stream order. Legal, and as
    * late as can be: what is not synchronised is not there. */
   DVT_NPU_LAZY = 1,
+  /* What the ordering rules leave open is decided by chance, and badly: tasks start late, and take
+   * effect in any legal order, some only when a synchronisation demands it. The order of accesses
+   * is checked (`check_order`). Times are those of a bad day, not predictions. */
+  DVT_NPU_ADVERSARIAL = 2,
 } DvtNpuMode;
 
 typedef struct DvtNpuOptions {
@@ -48,6 +55,11 @@ typedef struct DvtNpuOptions {
   uint32_t timing_only; /* 1: kernels and copies have no effect; memory has no backing. */
   uint32_t no_records;  /* 1: keep no task records (for very long runs). */
   const char* hang;     /* Fault injection: tasks of this name never complete. NULL: none. */
+  uint64_t seed;        /* Of DVT_NPU_ADVERSARIAL: same calls and seed, same order and times. */
+  /* 1: a task fails that reads what no task has written, or that touches bytes which a task that it
+   * is not ordered behind writes or (if it writes) reads, even if they ran in a good order. The
+   * error names both tasks. Adversarial mode always checks. */
+  uint32_t check_order;
 } DvtNpuOptions;
 DVT_API void dvt_npu_options_init(DvtNpuOptions* options);
 
@@ -109,6 +121,26 @@ DVT_API DVT_NODISCARD DvtCode dvt_npu_stream_create(DvtNpu* npu, uint32_t priori
  * task that failed is reported as by synchronize. The stream is gone in all three cases. */
 DVT_API DvtCode dvt_npu_stream_destroy(DvtNpu* npu, DvtStream* stream);
 
+/* What a failed task means for the later ones of its stream, until a synchronisation reports it. */
+typedef enum DvtNpuFailureMode {
+  DVT_NPU_STOP_ON_FAILURE = 0,     /* They are skipped. */
+  DVT_NPU_CONTINUE_ON_FAILURE = 1, /* They run. */
+} DvtNpuFailureMode;
+
+typedef struct DvtNpuStreamOptions {
+  uint32_t struct_size; /* sizeof(DvtNpuStreamOptions). */
+  uint32_t priority;    /* 0 (first) to 7. */
+  uint32_t queue_depth; /* Tasks that may be queued; 0: what the device has, which is the most. */
+  DvtNpuFailureMode failure_mode;
+} DvtNpuStreamOptions;
+DVT_API void dvt_npu_stream_options_init(DvtNpuStreamOptions* options);
+DVT_API DVT_NODISCARD DvtCode dvt_npu_stream_create_with(DvtNpu* npu,
+                                                         const DvtNpuStreamOptions* options,
+                                                         DvtStream** out);
+/* Drops what has not ended, at once, the running task included; the stream stays. Who waits for a
+ * record among it goes on, with DVT_CANCELLED. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_stream_abort(DvtNpu* npu, DvtStream* stream);
+
 /* Copies the argument record. Operands must lie in live blocks, now and when the task runs. The
  * block dim is launch->cost->block_dim. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_launch(DvtNpu* npu, DvtStream* stream,
@@ -120,6 +152,11 @@ DVT_API DVT_NODISCARD DvtCode dvt_npu_copy_async(DvtNpu* npu, DvtStream* stream,
                                                  const char* name);
 DVT_API DVT_NODISCARD DvtCode dvt_npu_memset_async(DvtNpu* npu, DvtStream* stream, void* to,
                                                    int value, uint64_t bytes);
+
+/* Calls function(data) on a thread of the model's choice, in stream order; the stream waits for it.
+ * It may not call this NPU: such calls return DVT_FAILED_STATE. Not called by a timing_only NPU. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_host_callback(DvtNpu* npu, DvtStream* stream,
+                                                    void (*function)(void* data), void* data);
 
 /* A record captures the work submitted to its stream so far. A wait blocks the later work of its
  * stream until the latest record at the time of the call is reached; later re-records do not move
@@ -133,6 +170,11 @@ DVT_API DVT_NODISCARD DvtCode dvt_npu_event_wait(DvtNpu* npu, DvtStream* stream,
 DVT_API DVT_NODISCARD DvtCode dvt_npu_event_query(DvtNpu* npu, DvtEvent* event, int* complete);
 /* Virtual time at which the latest record was reached. DVT_FAILED_STATE before that. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_event_time(DvtNpu* npu, DvtEvent* event, int64_t* out_ps);
+
+/* Virtual time from the latest record of `first` to that of `last`; negative when it was reached
+ * before. DVT_FAILED_STATE while one is not reached. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_event_elapsed(DvtNpu* npu, DvtEvent* first, DvtEvent* last,
+                                                    int64_t* out_ps);
 
 /* A notify is a flag: record sets it, wait blocks its stream until it is set and resets it. Unlike
  * an event, a wait may be submitted before the record it needs. */
@@ -151,6 +193,90 @@ DVT_API DVT_NODISCARD DvtCode dvt_npu_stream_synchronize(DvtNpu* npu, DvtStream*
                                                          int64_t timeout_us);
 /* All streams. The first error by stream index. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_synchronize(DvtNpu* npu, int64_t timeout_us);
+
+/* ---- Queues -----------------------------------------------------------------------------------
+ * First in, first out; items are byte strings, copied. Device tasks run on an AICPU; one that
+ * cannot go on (empty, full) gives its AICPU back and its stream pends until an item comes or goes.
+ */
+
+DVT_API DVT_NODISCARD DvtCode dvt_npu_queue_create(DvtNpu* npu, uint32_t depth, DvtNpuQueue** out);
+/* DVT_FAILED_STATE while a task uses it. Items that are left are dropped. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_queue_destroy(DvtNpu* npu, DvtNpuQueue* queue);
+/* By the host. DVT_OUT_OF_RESOURCE when full. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_queue_enqueue(DvtNpu* npu, DvtNpuQueue* queue,
+                                                    const void* from, uint64_t bytes);
+/* By the host: waits for an item as dvt_npu_stream_synchronize() does. The item must have `bytes`
+ * bytes; otherwise it stays, and the error says its size. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_queue_dequeue(DvtNpu* npu, DvtNpuQueue* queue, void* to,
+                                                    uint64_t bytes, int64_t timeout_us);
+/* By the device, from and to device memory. A task that dequeues an item of another size fails. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_enqueue_async(DvtNpu* npu, DvtStream* stream,
+                                                    DvtNpuQueue* queue, const void* from,
+                                                    uint64_t bytes);
+DVT_API DVT_NODISCARD DvtCode dvt_npu_dequeue_async(DvtNpu* npu, DvtStream* stream,
+                                                    DvtNpuQueue* queue, void* to, uint64_t bytes);
+/* Items in the queue now. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_queue_size(DvtNpu* npu, DvtNpuQueue* queue, uint32_t* out);
+
+/* ---- Models (graph sink) ----------------------------------------------------------------------
+ * Tasks of streams that are bound to a model stay on the device. They are submitted once and run by
+ * every execution:
+ *
+ *   model_create, bind_stream..., submit to the bound streams, end_graph, model_build_end
+ *   model_execute (any number of times) ... model_destroy
+ *
+ * An execution starts the head streams at their first task; the others run once a task activates
+ * them. Events of a model are recorded and waited for inside it only, and begin each execution
+ * unrecorded. Executions of one model follow each other.
+ */
+
+DVT_API DVT_NODISCARD DvtCode dvt_npu_model_create(DvtNpu* npu, DvtNpuModel** out);
+/* DVT_FAILED_STATE while an execution is queued or running. Frees its streams of their tasks and
+ * unbinds them; its labels are gone. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_model_destroy(DvtNpu* npu, DvtNpuModel* model);
+/* The stream must have no unfinished work and belong to no model. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_model_bind_stream(DvtNpu* npu, DvtNpuModel* model,
+                                                        DvtStream* stream, int is_head);
+/* The task at which an execution ends, on a bound stream: one for each model. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_model_end_graph(DvtNpu* npu, DvtNpuModel* model,
+                                                      DvtStream* stream);
+/* No more tasks: checks that there is a head stream, an end-graph task, and that labels are set. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_model_build_end(DvtNpu* npu, DvtNpuModel* model);
+/* One task on `stream`, which is not the model's: done when the execution is. Failures of the
+ * model's tasks become failures of this one. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_model_execute(DvtNpu* npu, DvtNpuModel* model,
+                                                    DvtStream* stream);
+/* Stops the present execution where it is; its MODEL_EXECUTE fails with DVT_CANCELLED. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_model_abort(DvtNpu* npu, DvtNpuModel* model);
+
+/* Control flow inside a model. After a task that goes elsewhere the present stream stops, unless it
+ * is where the label is. A stream can run once at a time: activating a running one fails. */
+typedef enum DvtNpuCondition {
+  DVT_NPU_EQUAL = 0,
+  DVT_NPU_NOT_EQUAL = 1,
+  DVT_NPU_GREATER = 2,
+  DVT_NPU_GREATER_OR_EQUAL = 3,
+  DVT_NPU_LESS = 4,
+  DVT_NPU_LESS_OR_EQUAL = 5,
+} DvtNpuCondition;
+/* `target` runs from its start, beside the present stream. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_stream_active(DvtNpu* npu, DvtStream* stream,
+                                                    DvtStream* target);
+/* Two int64 in device memory. If `*left condition *right`, `target` runs and the present stream
+ * stops; otherwise it goes on. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_stream_switch(DvtNpu* npu, DvtStream* stream,
+                                                    const void* left, DvtNpuCondition condition,
+                                                    const void* right, DvtStream* target);
+DVT_API DVT_NODISCARD DvtCode dvt_npu_label_create(DvtNpu* npu, DvtNpuModel* model,
+                                                   DvtNpuLabel** out);
+/* Marks the present end of a bound stream; once for each label. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_label_set(DvtNpu* npu, DvtStream* stream, DvtNpuLabel* label);
+DVT_API DVT_NODISCARD DvtCode dvt_npu_label_goto(DvtNpu* npu, DvtStream* stream,
+                                                 DvtNpuLabel* label);
+/* Goes to labels[*index], `index` being a uint32 in device memory that is clamped to the last. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_label_switch(DvtNpu* npu, DvtStream* stream,
+                                                   const void* index, DvtNpuLabel* const* labels,
+                                                   uint32_t label_count);
 
 /* ---- Clock and results ------------------------------------------------------------------------
  */
@@ -172,6 +298,16 @@ typedef enum DvtNpuTaskType {
   DVT_NPU_EVENT_WAIT = 9,
   DVT_NPU_NOTIFY_RECORD = 10,
   DVT_NPU_NOTIFY_WAIT = 11,
+  DVT_NPU_HOST_CALLBACK = 12,
+  DVT_NPU_MODEL_EXECUTE = 13,
+  DVT_NPU_END_GRAPH = 14,
+  DVT_NPU_STREAM_ACTIVE = 15,
+  DVT_NPU_STREAM_SWITCH = 16,
+  DVT_NPU_LABEL_SET = 17,
+  DVT_NPU_LABEL_GOTO = 18,
+  DVT_NPU_LABEL_SWITCH = 19,
+  DVT_NPU_QUEUE_ENQUEUE = 20,
+  DVT_NPU_QUEUE_DEQUEUE = 21,
 } DvtNpuTaskType;
 /* "AI_CORE", "AI_VECTOR_CORE", ... as msprof prints them. */
 DVT_API const char* dvt_npu_task_type_name(DvtNpuTaskType type);
@@ -202,7 +338,7 @@ typedef struct DvtNpuTask {
   DvtNpuTaskType type;
   uint32_t stream;      /* Index, in order of creation. */
   uint64_t id;          /* Submission order on the device. */
-  uint64_t released_by; /* Waits: id of the record that ended them; else UINT64_MAX. */
+  uint64_t released_by; /* What waits: id of the task that let it go on; else UINT64_MAX. */
   int64_t submit_ps, ready_ps, start_ps, end_ps;
   int64_t head_ps, body_ps, stall_ps;
   uint32_t block_dim;                       /* Cores used; 0 for tasks without cores. */

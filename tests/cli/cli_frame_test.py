@@ -178,6 +178,15 @@ class SmallCommandsTest(tool.ToolTest):
         self.assertIn("A", evidence)
         self.assertIn("A (assumption)", result.out)
 
+    def test_doctor_shows_overrides(self):
+        result, document = self.davit_json("doctor", "--soc", "910B2", "--soc-override",
+                                           "core.clock=1750")
+        self.check_passed(result)
+        changed = [p for p in document["result"]["soc"]["parameters"] if p["overridden"]]
+        self.assertEqual([(p["key"], p["value"]) for p in changed], [("core.clock", 1750)])
+        self.assertIn("overridden", result.out)
+        self.assertEqual(davit("doctor", "--soc-override", "core.clock=1750").code, 2)
+
     def test_doctor_of_an_unknown_soc(self):
         self.assertNotEqual(davit("doctor", "--soc", "9000").code, 0)
 

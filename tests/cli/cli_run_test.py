@@ -204,6 +204,34 @@ graph main {
             events = tool.json.load(file)["traceEvents"]
         self.assertEqual({e["pid"] for e in events if e["ph"] == "X"}, {1, 2})
 
+    def test_modes_and_parameters_of_the_device(self):
+        model = self.path("r.onnx", tool.onnx_model([("Relu", "", "r", ["x"], ["y"])],
+                                                    [("x", 1, [64, 64])], [("y", 1, [64, 64])]))
+        runs = {}
+        for name, arguments in (("prompt", []), ("lazy", ["--device-mode", "lazy"]),
+                                ("bad day", ["--device-mode", "adversarial:3"]),
+                                ("again", ["--device-mode", "adversarial:3"]),
+                                ("slow", ["--soc-override", "vector.head=500"])):
+            result, document = self.davit_json("run", model, "--target", "ascend", *arguments)
+            self.check_passed(result)
+            runs[name] = document["result"]
+        self.assertEqual(len({run["outputs"][0]["digest"] for run in runs.values()}), 1)
+        time = {name: run["predicted"]["run_ps"] for name, run in runs.items()}
+        self.assertEqual(time["prompt"], time["lazy"])
+        self.assertEqual(time["bad day"], time["again"])
+        self.assertGreater(time["slow"], time["prompt"] + 400_000_000)
+        for arguments, error in ((["--device-mode", "eager"], "'eager' is not prompt, lazy or"),
+                                 (["--device-mode", "adversarial:x"], "'x' is not a seed"),
+                                 (["--device-mode", "lazy:1"], "'lazy:1' is not prompt"),
+                                 (["--soc-override", "core.cloc=1"], "unknown parameter")):
+            result = davit("run", model, "--target", "ascend", *arguments)
+            self.assertNotEqual(result.code, 0)
+            self.assertIn(error, result.err)
+        for arguments in (["--device-mode", "lazy"], ["--soc-override", "core.clock=1"]):
+            result = davit("run", model, *arguments)
+            self.assertEqual(result.code, 2)
+            self.assertIn(arguments[0] + " would do nothing: the image is for the cpu", result.err)
+
     def test_workers_and_schedules(self):
         model, image = self.path("b.onnx"), self.path("b.davit")
         self.path("b.onnx", tool.onnx_model(

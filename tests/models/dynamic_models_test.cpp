@@ -149,12 +149,14 @@ bool check_on_device(const std::string& path, const std::vector<ReferenceSet>& s
   const auto image = davit::compiler::compile_onnx_file(path, options);
   if (!image.ok()) return report("compile for ascend", image.status());
   bool good = true;
-  for (const DvtNpuMode mode : {DVT_NPU_PROMPT, DVT_NPU_LAZY}) {
+  constexpr const char* kModes[] = {"prompt", "lazy", "adversarial"};
+  for (const DvtNpuMode mode : {DVT_NPU_PROMPT, DVT_NPU_LAZY, DVT_NPU_ADVERSARIAL}) {
     for (const ReferenceSet& set : sets) {
-      const std::string what = set.name + (mode == DVT_NPU_PROMPT ? " ascend" : " ascend, lazy");
+      const std::string what = set.name + " ascend, " + kModes[mode];
       DvtNpuOptions npu_options;
       dvt_npu_options_init(&npu_options);
       npu_options.mode = mode;
+      npu_options.check_order = 1;
       DvtNpu* npu = nullptr;
       DvtError error{};
       if (dvt_npu_create(&npu_options, &npu, &error) != DVT_OK) {

@@ -54,6 +54,7 @@ davit::Result<std::vector<NpyArray>> run_on_npu(std::span<const std::byte> image
   DvtNpuOptions options;
   dvt_npu_options_init(&options);
   options.mode = mode;
+  options.check_order = 1;
   DvtNpu* npu = nullptr;
   DvtError error{};
   if (dvt_npu_create(&options, &npu, &error) != DVT_OK) return davit::testing::status_from(error);
@@ -117,8 +118,9 @@ bool check_set(const std::string& model_path, const std::string& refs, const jso
   const auto device_image =
       davit::compiler::compile_onnx_file(model_path, options_for(set, DVT_TARGET_ASCEND));
   if (!device_image.ok()) return report(dir + " compile ascend", device_image.status());
-  for (const DvtNpuMode mode : {DVT_NPU_PROMPT, DVT_NPU_LAZY}) {
-    const std::string name = dir + (mode == DVT_NPU_PROMPT ? " ascend" : " ascend, lazy");
+  constexpr const char* kModes[] = {"prompt", "lazy", "adversarial"};
+  for (const DvtNpuMode mode : {DVT_NPU_PROMPT, DVT_NPU_LAZY, DVT_NPU_ADVERSARIAL}) {
+    const std::string name = dir + " ascend, " + kModes[mode];
     const auto npu = run_on_npu(device_image->bytes, inputs, mode);
     good = report(name + " run", npu.status()) && good;
     if (!npu.ok()) continue;

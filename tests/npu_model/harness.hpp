@@ -29,6 +29,8 @@ struct DeviceSettings {
   bool timing_only = false;
   const char* hang = nullptr;
   std::vector<const char*> overrides = {};
+  uint64_t seed = 0;
+  bool check_order = false;
 };
 
 inline NpuPtr make_npu(const DeviceSettings& settings = {}) {
@@ -37,6 +39,8 @@ inline NpuPtr make_npu(const DeviceSettings& settings = {}) {
   options.mode = settings.mode;
   options.timing_only = settings.timing_only ? 1 : 0;
   options.hang = settings.hang;
+  options.seed = settings.seed;
+  options.check_order = settings.check_order ? 1 : 0;
   options.override = settings.overrides.data();
   options.override_count = settings.overrides.size();
   DvtNpu* npu = nullptr;
