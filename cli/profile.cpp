@@ -140,6 +140,7 @@ Json Profiler::report_types(Session& session, const std::vector<uint32_t>& order
     type.total_ns += nodes_[index].total_ns;
   }
   std::vector<Type> types;
+  types.reserve(by_op.size());
   for (auto& [op, type] : by_op) types.push_back(std::move(type));
   std::stable_sort(types.begin(), types.end(),
                    [](const Type& a, const Type& b) { return a.total_ns > b.total_ns; });

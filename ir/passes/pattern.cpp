@@ -174,7 +174,7 @@ class Matcher {
     rewriter_ = &rewriter;
     reason_ = &reason;
     std::vector<Goal> goals;
-    return bind_node(std::move(start), std::move(goals), last, anchor_);
+    return bind_node(std::move(start), goals, last, anchor_);
   }
 
  private:
@@ -228,7 +228,8 @@ class Matcher {
     return solve(std::move(state), std::move(goals));
   }
 
-  std::optional<Match> bind_node(State state, std::vector<Goal> goals, NodeId rule, NodeId node) {
+  std::optional<Match> bind_node(State state, const std::vector<Goal>& goals, NodeId rule,
+                                 NodeId node) {
     if (!allows(rule, node) ||
         std::find(state.nodes.begin(), state.nodes.end(), node) != state.nodes.end() ||
         rewriter_->is_struck(node)) {

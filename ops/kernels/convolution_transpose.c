@@ -314,7 +314,7 @@ static void transpose_f32(const DvtConv* conv, const float* x, const float* w, c
 
 DVT_INLINE DvtCode run_typed(const DvtContext* ctx, DvtDType dtype) {
   if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
-  DvtConv conv;
+  DvtConv conv = {0};
   const DvtCode code = describe(ctx, &conv, NULL, 0);
   if (code != DVT_OK) return code;
   const void* x = dvt_input_data(ctx, 0);

@@ -1,0 +1,183 @@
+// models_bench: real models on one thread: generated kernels against the reference kernels, and
+// against ONNX Runtime where the Meson option `onnxruntime` names one.
+//
+// DAVIT_MODELS_DIR names the models; those that are not there are left out. Time of the processor,
+// contenders in turn. Outputs are compared once: a fast wrong answer is none.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/report.hpp"
+#include "davit/davit.hpp"
+#include "exec/code_segment.hpp"
+#include "lowering/compile.hpp"
+#ifdef DAVIT_ONNXRUNTIME
+#include "bench/onnxruntime_peer.hpp"
+#endif
+
+namespace {
+
+constexpr double kGeometricMeanLimit = 0.85;
+constexpr double kModelLimit = 1.10;
+
+struct Model {
+  const char* name;
+  const char* input;
+  std::vector<int64_t> shape;
+};
+const Model kModels[] = {
+    {"lenet_mnist", "", {1, 1, 28, 28}},
+    {"face_detection_front_128x128_barracuda", "", {1, 128, 128, 3}},
+    {"mlsd_320x320_tiny", "", {1, 320, 320, 4}},
+    {"mobilenet_v2", "", {1, 3, 224, 224}},
+    {"squeezenet1_1", "", {1, 3, 224, 224}},
+    {"resnet18", "", {1, 3, 224, 224}},
+    {"ch_PP-OCRv4_det_infer", "x", {1, 3, 640, 640}},
+    {"ch_PP-OCRv4_rec_infer", "x", {1, 3, 48, 320}},
+    {"ch_ppocr_mobile_v2.0_cls_infer", "x", {1, 3, 48, 192}},
+    {"embedding_model", "input_1", {1, 76, 32, 1}},
+    {"hey_jarvis_v0.1", "", {1, 16, 96}},
+};
+
+[[noreturn]] void give_up(const std::string& why) {
+  std::fprintf(stderr, "models_bench: %s\n", why.c_str());
+  std::_Exit(1);
+}
+
+std::vector<float> random_input(size_t count) {
+  std::vector<float> values(count);
+  uint32_t state = 1;
+  for (float& value : values) {
+    state = state * 1664525U + 1013904223U;
+    value = float(state >> 8) / float(1U << 23) - 1.0F;
+  }
+  return values;
+}
+
+// One image and one executor of it.
+class Davit {
+ public:
+  Davit(const std::string& path, const Model& model, const std::vector<std::string>& isas,
+        std::vector<float>& input) {
+    davit::compiler::CompileOptions options{.level = davit::passes::Level(3)};
+    if (model.input[0] != '\0') options.shapes[model.input] = model.shape;
+    options.codegen.isas = isas;
+    options.codegen.toolchain.cache_folder = davit::codegen::default_cache_folder();
+    options.codegen.toolchain.jobs = 2;
+    auto compiled = davit::compiler::compile_onnx_file(path, options);
+    if (!compiled.ok()) give_up(compiled.status().to_string());
+    bytes_ = std::move(compiled->bytes);
+    auto image = davit::Image::borrow(bytes_);
+    if (!image) give_up(image.error().text());
+    image_.emplace(std::move(*image));
+    auto executor = davit::Executor::create(*image_);
+    if (!executor) give_up(executor.error().text());
+    executor_.emplace(std::move(*executor));
+    bind(input);
+  }
+
+  void run() {
+    if (const davit::Error error = executor_->run()) give_up(error.text());
+  }
+  [[nodiscard]] const std::vector<float>& output() const { return outputs_[0]; }
+
+ private:
+  void bind(std::vector<float>& input) {
+    if (const davit::Error error = executor_->bind_input(0, std::span<const float>(input))) {
+      give_up(error.text());
+    }
+    for (uint32_t i = 0; i < image_->output_count(); ++i) {
+      const auto info = image_->output(i);
+      if (!info) give_up(info.error().text());
+      outputs_.emplace_back(info->tensor.bytes / sizeof(float));
+      const davit::Error error = executor_->bind_output(i, std::span<float>(outputs_.back()));
+      if (error) give_up(error.text());
+    }
+  }
+
+  std::vector<std::byte> bytes_;
+  std::optional<davit::Image> image_;
+  std::optional<davit::Executor> executor_;
+  std::vector<std::vector<float>> outputs_;
+};
+
+void compare(const std::string& name, const std::vector<float>& expected,
+             const std::vector<float>& got) {
+  if (expected.size() != got.size()) give_up(name + ": outputs of different sizes");
+  float largest = 0;
+  float difference = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    largest = std::max(largest, std::fabs(expected[i]));
+    difference = std::max(difference, std::fabs(expected[i] - got[i]));
+  }
+  if (!(difference <= 1e-3F * largest + 1e-6F)) give_up(name + ": another result");
+}
+
+struct GeometricMean {
+  double logarithms = 0;
+  int count = 0;
+  void add(double ratio) {
+    logarithms += std::log(ratio);
+    ++count;
+  }
+  [[nodiscard]] double value() const { return std::exp(logarithms / count); }
+};
+
+void measure(davit::bench::Report& report, const Model& model, const std::string& path,
+             GeometricMean& mean) {
+  size_t count = 1;
+  for (const int64_t dim : model.shape) count *= size_t(dim);
+  std::vector<float> input = random_input(count);
+  Davit generated(path, model, {std::string(davit::exec::best_isa())}, input);
+  Davit reference(path, model, {}, input);
+  std::vector<std::function<void()>> steps = {[&] { generated.run(); }, [&] { reference.run(); }};
+#ifdef DAVIT_ONNXRUNTIME
+  davit::bench::OnnxRuntime peer(path, 1, {model.shape});
+  peer.input(0) = input;
+  steps.emplace_back([&] { peer.run(); });
+#endif
+  for (const auto& step : steps) step();
+  compare(model.name, reference.output(), generated.output());
+#ifdef DAVIT_ONNXRUNTIME
+  compare(model.name, peer.output(0), generated.output());
+#endif
+  const auto contest = davit::bench::measure(steps, {.samples = 21});
+  const auto add = [&](const char* name, size_t step, std::optional<double> limit) {
+    report.add({.metric = model.name,
+                .value = contest.median_ns[0] / 1e6,
+                .unit = "ms",
+                .peer = name,
+                .peer_value = contest.median_ns[step] / 1e6},
+               limit);
+  };
+  add("reference kernels", 1, std::nullopt);
+  if (steps.size() > 2) {
+    add("ONNX Runtime", 2, kModelLimit);
+    mean.add(contest.median_ns[0] / contest.median_ns[2]);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  davit::bench::Report report("models_bench", argc, argv);
+  const char* folder = std::getenv("DAVIT_MODELS_DIR");
+  if (folder == nullptr) give_up("DAVIT_MODELS_DIR is not set");
+  GeometricMean mean;
+  for (const Model& model : kModels) {
+    const std::string path = std::string(folder) + "/" + model.name + ".onnx";
+    if (!report.wants(model.name) || !std::filesystem::exists(path)) continue;
+    measure(report, model, path, mean);
+  }
+  if (mean.count > 0) {
+    report.add({.metric = "geometric mean of the ratios to ONNX Runtime",
+                .value = mean.value(),
+                .unit = ""},
+               kGeometricMeanLimit);
+  }
+  return report.finish();
+}
