@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "exec/execution_trace.hpp"
@@ -159,14 +160,25 @@ Status DvtExecutor::check_bodies() const {
 
 Status DvtExecutor::load() {
   if (Status status = check_bodies(); !status.ok()) return status;
+  // Also when there is no memory for the words of an error, which is an exception.
+  const struct Aftermath {
+    DvtExecutor& executor;
+    ~Aftermath() { executor.end_load(); }
+  } aftermath{*this};
   Status status = run_steps(init_, DVT_STAGE_LOAD, {});
   loaded_ = status.ok();
-  if (!loaded_ && runtime_->device != nullptr) {
+  return status;
+}
+
+void DvtExecutor::end_load() noexcept {
+  if (loaded_ || runtime_->device == nullptr) return;
+  try {
     // The failure of Init is the one to report.
     const Status dropped = reclaim_all();
     (void)dropped;
+  } catch (const std::bad_alloc&) {
+    // The device refuses to take things back, and there is no memory to say so.
   }
-  return status;
 }
 
 Status DvtExecutor::unload() {
@@ -226,12 +238,26 @@ Status DvtExecutor::run_main_parallel(const RunRequest& request) {
 Status DvtExecutor::run_main(const RunRequest& request) {
   if (parallel_.active() && !request.in_order) return run_main_parallel(request);
   const uint32_t first = shapes_valid_ ? main_.graph->shape_nodes : 0;
+  // Also when there is no memory for the words of an error, which is an exception.
+  const struct Aftermath {
+    DvtExecutor& executor;
+    ~Aftermath() { executor.end_run(); }
+  } aftermath{*this};
+  shapes_valid_ = has_run_ = false;
   Status status = runtime_->device != nullptr ? run_main_on_device(request, first)
                                               : run_steps(main_, DVT_STAGE_RUN, request, first);
-  shapes_valid_ = status.ok();
-  has_run_ = status.ok();
-  if (!status.ok() && heap_ != nullptr) return_heap_values();
+  shapes_valid_ = has_run_ = status.ok();
   return status;
+}
+
+void DvtExecutor::end_run() {
+  runtime_->memory.caches_device = false;
+  if (has_run_) return;
+  runtime_->reason[0] = '\0';
+  runtime_->memory.failed = nullptr;
+  failed_graph_ = kNone;
+  limit_reached_ = false;
+  if (heap_ != nullptr) return_heap_values();
 }
 
 // Asked before every step of a run with limits.

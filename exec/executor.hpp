@@ -150,6 +150,7 @@ struct DvtExecutor {
   davit::Status choose_device(const DvtExecutorOptions& options);
   [[nodiscard]] davit::Status check_bodies() const;
   davit::Status load();
+  void end_load() noexcept;
 
   // exec/bindings.cpp.
   davit::Status check_shape(const davit::exec::PortView& port, DvtTensor& given) const;
@@ -172,6 +173,7 @@ struct DvtExecutor {
   davit::Status node_error(const davit::exec::StepList& list, size_t node, DvtCode code,
                            DvtStage stage);
   davit::Status run_main(const davit::exec::RunRequest& request);
+  void end_run();
   davit::Status run_main_parallel(const davit::exec::RunRequest& request);
   davit::Status run_main_on_device(const davit::exec::RunRequest& request, uint32_t first);
 

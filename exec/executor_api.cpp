@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "exec/api_error.hpp"
 #include "exec/executor.hpp"
 #include "exec/mt_topo/platform.hpp"
 
@@ -14,36 +15,19 @@ using davit::exec::Observer;
 
 namespace {
 
-// An empty record, without the 1.6 KB of memset that would weigh on every run.
-void clear(DvtError* error) {
-  if (error == nullptr) return;
-  error->code = DVT_OK;
-  error->stage = DVT_STAGE_NONE;
-  for (char* text : {error->message, error->node, error->op, error->tensor, error->expected,
-                     error->got, error->hint}) {
-    text[0] = '\0';
-  }
-}
-
 // Runs `body`, which returns a Status, and turns the outcome into the C record.
 template <class Body>
 DvtCode guarded(DvtError* error, DvtStage stage, Body body) noexcept {
   try {
     const Status status = body();
     if (status.ok()) {
-      clear(error);
+      davit::exec::clear_error(error);
     } else {
       status.to_c(error);
     }
     return status.code();
   } catch (const std::bad_alloc&) {
-    if (error != nullptr) {
-      clear(error);
-      error->code = DVT_OUT_OF_MEMORY;
-      error->stage = stage;
-      std::strcpy(error->message, "out of memory");  // NOLINT(clang-analyzer-security.insecureAPI*)
-    }
-    return DVT_OUT_OF_MEMORY;
+    return davit::exec::out_of_memory(error, stage, "out of memory");
   }
 }
 

@@ -83,19 +83,25 @@ Status DvtExecutor::run_main_on_device(const RunRequest& request, uint32_t first
   }
   DvtDevice* device = runtime_->device;
   if (device->vtable->run_begin != nullptr) device->vtable->run_begin(device);
+  const struct Bracket {
+    DvtDevice* device;
+    ~Bracket() {
+      if (device->vtable->run_end != nullptr) device->vtable->run_end(device);
+    }
+  } bracket{device};
+  // Until it is known that there is nothing to recover from.
+  recovery_pending_ = true;
   runtime_->memory.caches_device = device_cache_ != nullptr;
   Status status = run_steps(main_, DVT_STAGE_RUN, request, first);
-  runtime_->memory.caches_device = false;
   if (status.ok()) status = join_streams();
-  if (!status.ok()) {
-    // The failure of Main is the one to report; a failed recovery is tried again at the next run.
-    recovery_pending_ = true;
-    const Status dropped = recover();
-    (void)dropped;
-  } else {
+  if (status.ok()) {
+    recovery_pending_ = false;
     consolidate_device_cache();
+    return status;
   }
-  if (device->vtable->run_end != nullptr) device->vtable->run_end(device);
+  // The failure of Main is the one to report; a failed recovery is tried again at the next run.
+  const Status dropped = recover();
+  (void)dropped;
   return status;
 }
 

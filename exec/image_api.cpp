@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "exec/api_error.hpp"
 #include "exec/image.hpp"
 
 using davit::Result;
@@ -63,7 +64,7 @@ DvtCode open_image(const DvtImageOptions* options, DvtImage** out, DvtError* err
     *out = image->release();
     return DVT_OK;
   } catch (const std::bad_alloc&) {
-    return report(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no memory to open the image", error);
+    return davit::exec::out_of_memory(error, DVT_STAGE_LOAD, "no memory to open the image");
   }
 }
 

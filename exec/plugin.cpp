@@ -9,6 +9,7 @@
 
 #include "base/status.hpp"
 #include "davit/plugin.h"
+#include "exec/api_error.hpp"
 #include "exec/code_segment.hpp"
 #include "exec/image.hpp"
 
@@ -188,9 +189,7 @@ DvtCode guarded(DvtError* error, const Function& function) {
     status.to_c(error);
     return status.code();
   } catch (const std::bad_alloc&) {
-    const Status status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "not enough memory for a plug-in");
-    status.to_c(error);
-    return status.code();
+    return davit::exec::out_of_memory(error, DVT_STAGE_LOAD, "not enough memory for a plug-in");
   }
 }
 
