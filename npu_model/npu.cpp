@@ -9,7 +9,10 @@
 #include "base/checked.hpp"
 
 namespace davit::npu {
+
 namespace {
+
+thread_local Rule rule_to_break = Rule::kNone;
 
 int64_t to_ps(double us) {
   return static_cast<int64_t>(std::llround(us * 1e6));
@@ -38,6 +41,14 @@ DvtNpuTaskType type_of(DvtCopyKind kind) {
 }
 
 }  // namespace
+
+void break_rule(Rule rule) {
+  rule_to_break = rule;
+}
+
+Rule broken_rule() {
+  return rule_to_break;
+}
 
 Result<Settings> settings_from(const DvtNpuOptions* options) {
   DvtNpuOptions defaults;
@@ -148,7 +159,9 @@ void Npu::reap() {
 // ---- Submission --------------------------------------------------------------------------------
 
 const char* Npu::intern(const char* text) {
-  return text == nullptr ? "" : strings_.emplace(text).first->c_str();
+  if (text == nullptr) return "";
+  const auto known = strings_.find(std::string_view(text));
+  return known != strings_.end() ? known->c_str() : strings_.emplace(text).first->c_str();
 }
 
 const TaskTiming* Npu::timing_of(const DvtTaskCost* cost, const char* op) {
@@ -156,8 +169,10 @@ const TaskTiming* Npu::timing_of(const DvtTaskCost* cost, const char* op) {
   TimingKey key{};
   std::memcpy(key.data(), cost == nullptr ? &kFree : cost, sizeof(DvtTaskCost));
   std::memcpy(key.data() + sizeof(DvtTaskCost), static_cast<void*>(&op), sizeof op);
+  if (last_timing_ != nullptr && key == last_timing_->first) return &last_timing_->second;
   const auto [entry, fresh] = kernel_timings_.try_emplace(key);
   if (fresh) entry->second = kernel_timing(settings_.parameters, cost, op);
+  last_timing_ = &*entry;
   return &entry->second;
 }
 
@@ -171,7 +186,7 @@ Status Npu::enter_queue(uint32_t stream) {
   host_advance(enqueue_ps_);
   const Stream& s = core_.streams()[stream];
   if (s.program != nullptr) return enter_program(stream);
-  while (s.queued() >= s.depth) {
+  while (s.queued() >= s.depth && !breaks(Rule::kFullQueueHoldsHost)) {
     const int64_t next = core_.next_ps();
     if (next == kNever) {
       return Status(ErrorDetail{
@@ -189,7 +204,7 @@ Status Npu::enter_queue(uint32_t stream) {
 
 void Npu::enqueue(uint32_t stream, Task task) {
   Stream& s = core_.streams()[stream];
-  if (s.program != nullptr) {
+  if (s.program != nullptr && !breaks(Rule::kBoundTasksStay)) {
     s.program->tasks.push_back(std::move(task));
     return;
   }
@@ -201,7 +216,7 @@ void Npu::enqueue(uint32_t stream, Task task) {
   core_.run_until(host_now_);
 }
 
-Status Npu::launch(DvtStream* stream, const DvtLaunch& launch) {
+Status Npu::launch(DvtStream* stream, const DvtLaunch& launch, bool all_cores) {
   auto index = stream_handles_.resolve(stream, "launch");
   if (!index.ok()) return std::move(index.status());
   const auto name_it = [&](Status status) {
@@ -214,6 +229,7 @@ Status Npu::launch(DvtStream* stream, const DvtLaunch& launch) {
   task.op = intern(launch.op);
   task.timing = timing_of(launch.cost, task.op);
   task.type = task.timing->type;
+  task.all_cores = all_cores;
   task.hangs = !settings_.hang.empty() && settings_.hang == task.name;
   if (!settings_.timing_only) {
     auto arguments = copy_arguments(launch);
@@ -343,7 +359,9 @@ void Npu::run_effect(uint32_t stream, const Task& task) {
     if (record.clock != nullptr) order_.wait(stream, *record.clock);
     if (!task.resident) core_.drop_reference(task.object);
   }
-  const bool skipped = s.error && !s.continues_on_failure;
+  const bool continues =
+      (s.continues_on_failure && !breaks(Rule::kContinueRunsRest)) || breaks(Rule::kStopSkipsRest);
+  const bool skipped = s.error && !continues;
   const bool decides = task.effect != nullptr && task.effect->kind == Effect::Kind::kDecide;
   if (task.effect != nullptr && !skipped && !decides) {
     auto status = do_work(stream, task);

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,6 +28,7 @@
 #include "npu_model/memory.hpp"
 #include "npu_model/parameters.hpp"
 #include "npu_model/random.hpp"
+#include "npu_model/rules.hpp"
 
 namespace davit::npu {
 
@@ -56,7 +59,7 @@ class Npu final : private EventCore::Listener {
   Result<DvtStream*> create_stream(const DvtNpuStreamOptions& options);
   Status destroy_stream(DvtStream* stream);
   Status abort_stream(DvtStream* stream);
-  Status launch(DvtStream* stream, const DvtLaunch& launch);
+  Status launch(DvtStream* stream, const DvtLaunch& launch, bool all_cores);
   Status copy(DvtStream* stream, DvtCopyKind kind, void* to, const void* from, uint64_t bytes,
               const char* name);
   Status fill(DvtStream* stream, void* to, int value, uint64_t bytes);
@@ -128,8 +131,20 @@ class Npu final : private EventCore::Listener {
   using TimingKey = std::array<char, sizeof(DvtTaskCost) + sizeof(const char*)>;
   struct TimingHash {
     size_t operator()(const TimingKey& key) const {
-      return std::hash<std::string_view>()({key.data(), key.size()});
+      uint64_t hash = 0;
+      for (size_t at = 0; at < key.size(); at += sizeof hash) {
+        uint64_t word = 0;
+        std::memcpy(&word, key.data() + at, sizeof word);
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
+        hash ^= hash >> 32;
+      }
+      return hash;
     }
+  };
+  static_assert(sizeof(TimingKey) % sizeof(uint64_t) == 0);
+  struct StringHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
 
   struct Item {
@@ -185,6 +200,7 @@ class Npu final : private EventCore::Listener {
   void demand_ended(uint32_t stream);
   // The host has seen what `stream` has done.
   void host_saw(uint32_t stream);
+  void move_waits(uint32_t from, uint32_t to);
   // The host has seen that a record is reached.
   void see_record(uint32_t record);
   [[nodiscard]] std::optional<Access> later_writer(const void* address) const;
@@ -199,6 +215,9 @@ class Npu final : private EventCore::Listener {
   [[nodiscard]] int64_t deadline_of(int64_t timeout_us) const;
   [[nodiscard]] static DvtNpuTask expand(const TaskRecord& record);
 
+  [[nodiscard]] bool breaks(Rule rule) const { return broken_ == rule; }
+
+  const Rule broken_ = broken_rule();
   Settings settings_;
   Memory memory_;
   EventCore core_;
@@ -210,8 +229,9 @@ class Npu final : private EventCore::Listener {
   size_t queue_entries_;
   uint64_t next_serial_ = 1;  // Orders blocks and tasks.
   uint64_t next_task_ = 0;
-  std::unordered_set<std::string> strings_;
+  std::unordered_set<std::string, StringHash, std::equal_to<>> strings_;
   std::unordered_map<TimingKey, TaskTiming, TimingHash> kernel_timings_;
+  std::pair<const TimingKey, TaskTiming>* last_timing_ = nullptr;  // Kernels often come in rows.
   std::map<std::pair<DvtNpuTaskType, uint64_t>, TaskTiming> copy_timings_;
   std::vector<TaskRecord> records_;
   std::vector<DvtNpuRun> runs_;
