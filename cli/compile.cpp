@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <span>
+
 #include "cli/command.hpp"
 #include "cli/compile_options.hpp"
 #include "cli/model.hpp"
 #include "cli/runner.hpp"
 #include "cli/stage.hpp"
+#include "exec/weights.hpp"
 
 namespace davit::cli {
 namespace {
@@ -25,6 +30,7 @@ class CompileCommand final : public Command {
     options.add("-o,--output", output_, "Image file to write", "", FileUse::kWritten);
     compile_.add_options(options);
     compile_.add_workers(options);
+    compile_.add_external_weights(options);
   }
 
   Status run(Session& session, OptionSet& options) override {
@@ -39,15 +45,36 @@ class CompileCommand final : public Command {
     auto compiled = compile_model(session, model_, compile_, options);
     if (!compiled.ok()) return std::move(compiled.status());
     set_stage("write");
-    status = write_bytes(output_, compiled->bytes);
-    if (!status.ok()) return status;
+    const bool external = !compiled->weights.empty();
+    const std::string weights = exec::folder_of(output_) + "/" + compiled->weights_name;
+    bool is_new = false;
+    if (external) status = write_weights(weights, compiled->weights, is_new);
+    if (status.ok()) status = write_bytes(output_, compiled->bytes);
+    if (!status.ok()) {
+      std::error_code ignored;
+      if (is_new) std::filesystem::remove(weights, ignored);
+      return status;
+    }
     report_compilation(session, compiled->report, (now_ns() - begin) / 1e9);
     session.print("Wrote {}\n", output_);
     session.result()["output"] = output_;
+    session.result()["weights"] = external ? Json(weights) : Json(nullptr);
+    if (external) session.print("  weights in {}\n", weights);
     return {};
   }
 
  private:
+  // Images with the same weights share a file.
+  static Status write_weights(const std::string& path, std::span<const std::byte> weights,
+                              bool& is_new) {
+    is_new = !std::filesystem::exists(path);
+    if (!is_new) {
+      auto there = exec::map_file(path, /*prefault=*/false);
+      if (there.ok() && std::ranges::equal(there->bytes(), weights)) return {};
+    }
+    return write_bytes(path, weights);
+  }
+
   std::string model_, output_;
   CompileArguments compile_;
 };

@@ -204,12 +204,20 @@ void CompileArguments::add_workers(OptionSet& options) {
               "Put a schedule for so many workers into the image, if it pays", "no schedule");
 }
 
+void CompileArguments::add_external_weights(OptionSet& options) {
+  takes_external_weights_ = true;
+  options.add("--external-weights", external_weights_,
+              "Put the weights into a file of their own beside the image, named by their digest",
+              "in the image");
+}
+
 std::vector<std::string> CompileArguments::given(const OptionSet& options) const {
   std::vector<std::string> names;
   for (const char* name : kNames) {
     if (options.given(name)) names.emplace_back(name);
   }
   if (takes_workers_ && options.given("--workers")) names.emplace_back("--workers");
+  if (external_weights_) names.emplace_back("--external-weights");
   return names;
 }
 
@@ -247,6 +255,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   options.only_passes = only_passes_;
   options.workers = static_cast<uint32_t>(workers_);
   options.node_costs_ns = node_costs_ns_;
+  options.external_weights = external_weights_;
   return options;
 }
 

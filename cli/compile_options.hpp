@@ -24,6 +24,9 @@ class CompileArguments {
   void add_options(OptionSet& options);
   // --workers, where it has no other meaning.
   void add_workers(OptionSet& options);
+  // --external-weights, where files are written.
+  void add_external_weights(OptionSet& options);
+  [[nodiscard]] bool takes_external_weights() const { return takes_external_weights_; }
   // For how many workers to lay down a schedule.
   void set_workers(uint32_t workers) { workers_ = workers; }
   // What nodes take, as in compiler::CompileOptions.
@@ -53,6 +56,8 @@ class CompileArguments {
   uint64_t level_ = 2;
   uint64_t workers_ = 1;
   bool takes_workers_ = false;
+  bool external_weights_ = false;
+  bool takes_external_weights_ = false;
   uint64_t plan_budget_ms_ = 1000;
   std::vector<double> node_costs_ns_;
 };

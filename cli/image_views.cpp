@@ -11,8 +11,8 @@
 #include "cli/profile.hpp"
 #include "cli/stage.hpp"
 #include "cli/table.hpp"
-#include "exec/image.hpp"
 #include "exec/tensor_text.hpp"
+#include "exec/weights.hpp"
 #include "lowering/memory_plan/plan_svg.hpp"
 
 namespace davit::cli {
@@ -234,7 +234,7 @@ Result<image::ImageModel> read_image(const std::string& path) {
   }
   auto mapping = exec::map_file(path, /*prefault=*/false);
   if (!mapping.ok()) return std::move(mapping.status());
-  return image::read_image_model(mapping->bytes());
+  return image::read_image_model(mapping->bytes(), exec::folder_of(path));
 }
 
 Json image_json(const image::ImageModel& model) {
@@ -245,6 +245,8 @@ Json image_json(const image::ImageModel& model) {
                {"arena_alignment", model.arena_alignment},
                {"lower_bound_bytes", model.lower_bound_bytes},
                {"constant_bytes", model.constants.size()},
+               {"external_weights",
+                model.external_constants ? Json(image::weights_file_name(model)) : Json(nullptr)},
                {"stream_count", model.stream_count},
                {"event_count", model.event_count},
                {"stream_priority", model.stream_priority}};

@@ -17,7 +17,8 @@ namespace davit::cli {
 namespace {
 
 Result<compiler::CompiledImage> assemble(const std::string& path,
-                                         std::span<const DvtKernelTable> plugin_kernels) {
+                                         std::span<const DvtKernelTable> plugin_kernels,
+                                         bool takes_external_weights) {
   set_stage("assemble");
   auto text = read_regular_file(path, DVT_STAGE_LOAD);
   if (!text.ok()) return std::move(text.status());
@@ -26,6 +27,7 @@ Result<compiler::CompiledImage> assemble(const std::string& path,
   auto model = image::assemble_text(
       std::string_view(reinterpret_cast<const char*>(text->data()), text->size()), tables);
   if (!model.ok()) return std::move(model.status());
+  model->external_constants = model->external_constants && takes_external_weights;
   set_stage("write");
   auto bytes = image::write_image(*model, plugin_kernels);
   if (!bytes.ok()) return std::move(bytes.status());
@@ -38,6 +40,10 @@ Result<compiler::CompiledImage> assemble(const std::string& path,
   report.lower_bound_bytes = model->lower_bound_bytes;
   report.constant_bytes = model->constants.size();
   report.file_bytes = compiled.bytes.size();
+  if (model->external_constants) {
+    compiled.weights_name = image::weights_file_name(*model);
+    compiled.weights = std::move(model->constants);
+  }
   return compiled;
 }
 
@@ -105,7 +111,8 @@ Result<compiler::CompiledImage> compile_model(Session& session, const std::strin
     Status status = only_for_models(compile_arguments.given(options),
                                     "a text image says its target and shapes itself");
     if (!status.ok()) return status;
-    return assemble(path, compile_arguments.plugin_kernels());
+    return assemble(path, compile_arguments.plugin_kernels(),
+                    compile_arguments.takes_external_weights());
   }
   if (*kind == ModelKind::kImage) {
     return usage_error(

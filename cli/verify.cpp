@@ -8,7 +8,7 @@
 #include "cli/plugins.hpp"
 #include "cli/report.hpp"
 #include "cli/stage.hpp"
-#include "exec/image.hpp"
+#include "exec/weights.hpp"
 
 namespace davit::cli {
 namespace {
@@ -31,21 +31,18 @@ class VerifyCommand final : public Command {
     if (path_.empty()) return usage_error("an image is needed", "davit verify IMAGE");
     if (Status status = plugins_.load(); !status.ok()) return status;
     set_stage("verify");
-    auto mapping = exec::map_file(path_, /*prefault=*/false);
-    if (!mapping.ok()) return std::move(mapping.status());
     const double begin = now_ns();
     DvtImage* raw = nullptr;
     DvtError error{};
-    const auto bytes = mapping->bytes();
     DvtImageOptions image_options;
     dvt_image_options_init(&image_options);
     image_options.kernel_tables = plugins_.kernel_tables().data();
     image_options.kernel_table_count = plugins_.kernel_tables().size();
-    if (dvt_image_open_memory(bytes.data(), bytes.size(), &image_options, &raw, &error) != DVT_OK) {
+    if (dvt_image_open_file(path_.c_str(), &image_options, &raw, &error) != DVT_OK) {
       return status_of(error);
     }
     const ImagePtr image(raw);
-    report(session, *image, bytes, now_ns() - begin);
+    report(session, *image, image->mapping.bytes(), now_ns() - begin);
     return {};
   }
 
@@ -89,11 +86,15 @@ void VerifyCommand::report(Session& session, const DvtImage& image,
   for (uint32_t i = 0; i < header.segment_count; ++i) {
     DvtSegment segment{};
     std::memcpy(&segment, bytes.data() + sizeof header + i * sizeof segment, sizeof segment);
-    session.print("  segment     {} at {}, {} bytes, digest {}\n", segment_name(segment.kind),
-                  segment.offset, segment.size, hex(segment.digest));
+    const bool external = (segment.flags & DVT_SEGMENT_EXTERNAL) != 0;
+    const std::string place = external ? "in " + exec::weights_file_name(segment.digest)
+                                       : "at " + std::to_string(segment.offset);
+    session.print("  segment     {} {}, {} bytes, digest {}\n", segment_name(segment.kind), place,
+                  segment.size, hex(segment.digest));
     segments.push_back({{"kind", segment_name(segment.kind)},
                         {"offset", segment.offset},
                         {"bytes", segment.size},
+                        {"file", external ? Json(exec::weights_file_name(segment.digest)) : Json()},
                         {"digest", hex(segment.digest)}});
   }
   uint64_t nodes = 0, edges = 0;

@@ -7,6 +7,7 @@
 
 #include "base/files.hpp"
 #include "exec/verify.hpp"
+#include "exec/weights.hpp"
 
 namespace davit::exec {
 namespace {
@@ -60,7 +61,9 @@ Result<ImageHandle> open_image_file(const std::string& path, const OpenOptions& 
   if (!mapping.ok()) return std::move(mapping.status());
   ImageHandle image(new DvtImage);
   image->mapping = std::move(*mapping);
-  if (Status s = verify_image(image->mapping.bytes(), options, *image); !s.ok()) return s;
+  OpenOptions beside = options;
+  if (beside.weights_folder.empty()) beside.weights_folder = folder_of(path);
+  if (Status s = verify_image(image->mapping.bytes(), beside, *image); !s.ok()) return s;
   return image;
 }
 

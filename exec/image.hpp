@@ -244,6 +244,10 @@ struct OpenOptions {
   bool resolve_kernels = true;
   std::span<const DvtKernelTable> kernel_tables;  // Before dvt_cpu_kernels(), dvt_device_kernels().
   uint64_t arena_bytes_max = 0;                   // 0: no limit.
+  // Of an image with external weights (exec/weights.hpp): the folder that has their file, and what
+  // to take in place of the file. open_image_file() looks beside the image.
+  std::string weights_folder = {};
+  std::span<const std::byte> weights = {};
 };
 
 // A private read-only mapping of a file, or nothing.
@@ -275,6 +279,7 @@ struct DvtImage {
   davit::exec::ImageView view;
   davit::exec::CodeSegment code;            // Loaded; empty when there is none.
   davit::exec::Mapping mapping;             // Of an image opened from a file.
+  davit::exec::Mapping weights;             // Of a file of external weights.
   std::vector<std::byte> metadata_storage;  // Of an image whose memory was not aligned.
   mutable std::atomic<uint32_t> references{1};
 };

@@ -6,6 +6,7 @@
 
 #include "exec/block.hpp"
 #include "exec/verify_internal.hpp"
+#include "exec/weights.hpp"
 
 namespace davit::exec {
 namespace verify {
@@ -106,6 +107,14 @@ Status verify_image(std::span<const std::byte> bytes, const OpenOptions& options
   ImageView& view = image.view;
   Segments segments;
   if (Status s = check_container(bytes, options.skip_digests, view, segments); !s.ok()) return s;
+  if (segments.external.kind != 0) {
+    auto weights = open_weights(segments.external, options, image);
+    if (!weights.ok()) return std::move(weights.status());
+    if (weights->size() != segments.external.size) {
+      return broken("segments: the external weights have another size than the table says");
+    }
+    segments.constants = *weights;
+  }
   view.constants = segments.constants.data();
   view.constant_bytes = segments.constants.size();
   view.code = segments.code;

@@ -135,6 +135,21 @@ Status check_segment(std::span<const std::byte> bytes, const DvtSegment& segment
   return {};
 }
 
+// Of a segment whose content is another file (open_weights()).
+Status check_external(const DvtSegment& segment, uint32_t index) {
+  if (segment.kind != DVT_SEGMENT_CONSTANTS) {
+    return broken("segments[%u].flags: only constants may be external", index);
+  }
+  if (segment.offset != 0 || segment.size == 0) {
+    return broken("segments[%u]: an external segment has offset 0, and is not empty", index);
+  }
+  if (segment.flags != DVT_SEGMENT_EXTERNAL ||
+      !all_zero(std::as_bytes(std::span(segment.reserved)))) {
+    return broken("segments[%u]: unknown flags, and reserved, must be zero", index);
+  }
+  return {};
+}
+
 // Keeps the segments that the runtime knows; each kind occurs once at most.
 Status assign_segment(std::span<const std::byte> content, const DvtSegment& segment, uint32_t index,
                       uint32_t& kinds_seen, Segments& segments) {
@@ -170,6 +185,13 @@ Status check_container(std::span<const std::byte> bytes, bool skip_digests, Imag
   uint32_t kinds_seen = 0;
   for (uint32_t i = 0; i < header.segment_count; ++i) {
     const DvtSegment& segment = container.segments[i];
+    if ((segment.flags & DVT_SEGMENT_EXTERNAL) != 0) {
+      Status s = check_external(segment, i);
+      if (s.ok()) s = assign_segment({}, segment, i, kinds_seen, segments);
+      if (!s.ok()) return s;
+      segments.external = segment;
+      continue;
+    }
     if (Status s = check_segment(bytes, segment, i, end); !s.ok()) return s;
     const auto content = bytes.subspan(segment.offset, segment.size);
     const bool check_digest = !skip_digests || segment.kind == DVT_SEGMENT_CODE;

@@ -22,6 +22,8 @@ struct Segments {
   std::span<const std::byte> metadata;
   std::span<const std::byte> code;
   std::span<const std::byte> constants;
+  // The constants are in a file of their own, which this describes; else its kind is 0.
+  DvtSegment external{};
 };
 
 // Memory of the verifier's large arrays: one block, so that filling it in costs few page faults.

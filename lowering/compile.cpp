@@ -97,6 +97,7 @@ std::string canonical_options(const CompileOptions& options) {
       text += " node-costs=" + digest_text(std::as_bytes(std::span(options.node_costs_ns)));
     }
   }
+  if (options.external_weights) text += " external-weights";
   if (options.plan_budget_ms != CompileOptions().plan_budget_ms) {
     text += " plan-budget-ms=" + std::to_string(options.plan_budget_ms);
   }
@@ -294,6 +295,7 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   model.provenance = provenance_of(module, options);
   report.aliased_nodes = lowered->aliased_nodes;
   report.joined_nodes = lowered->joined_nodes;
+  report.refusals.insert(report.refusals.end(), lowered->refusals.begin(), lowered->refusals.end());
 
   stages.start("plan memory");
   auto method = lowering::place_values(*lowered, options.plan_budget_ms);
@@ -308,13 +310,19 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   report.constant_bytes = model.constants.size();
 
   stages.start("write image");
+  model.external_constants = options.external_weights && !model.constants.empty();
   auto bytes = image::write_image(model, module.plugin_operators == nullptr
                                              ? std::span<const DvtKernelTable>()
                                              : module.plugin_operators->kernel_tables());
   if (!bytes.ok()) return std::move(bytes.status());
   report.file_bytes = bytes->size();
   stages.finish();
-  return CompiledImage{.bytes = std::move(*bytes), .report = std::move(report)};
+  CompiledImage compiled{.bytes = std::move(*bytes), .report = std::move(report)};
+  if (model.external_constants) {
+    compiled.weights_name = image::weights_file_name(model);
+    compiled.weights = std::move(model.constants);
+  }
+  return compiled;
 }
 
 }  // namespace

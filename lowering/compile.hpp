@@ -48,6 +48,8 @@ struct CompileOptions {
   // Kernels are generated for these instruction sets (codegen/tiles.hpp), and go into the image. Of
   // cpu images. Empty: the image is for the reference kernels.
   codegen::Options codegen;
+  // Weights go to a file of their own, which lies beside the image: CompiledImage::weights.
+  bool external_weights = false;
   // Bounds the search for a smaller arena; nominal, see lowering/memory_plan/planner.hpp. 0: none.
   uint64_t plan_budget_ms = 1000;
   // Nanoseconds of each node of Main, in the order of the image for one worker (davit tune). Empty:
@@ -88,6 +90,9 @@ struct CompileReport {
 
 struct CompiledImage {
   std::vector<std::byte> bytes;
+  // External weights, and the name of their file; empty when they are in the image.
+  std::vector<std::byte> weights = {};
+  std::string weights_name = {};
   CompileReport report;
 };
 

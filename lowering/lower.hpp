@@ -32,6 +32,7 @@ struct Lowered {
   std::vector<uint64_t> distances;
   Constraints constraints;     // Of the intervals.
   uint32_t aliased_nodes = 0;  // Nodes that became views of their input.
+  passes::Refusals refusals;   // Of passes::lowering_passes().
   uint32_t joined_nodes = 0;   // Nodes whose inputs are computed where the output has them.
   // The schedule that Main has, and who touches each interval; or why it has none.
   std::optional<schedule::Plan> schedule;

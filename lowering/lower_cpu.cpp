@@ -35,6 +35,7 @@ class CpuLowering {
     order_items(request, lowered);
     find_reads();
     Status status = add_inputs();
+    if (status.ok()) status = place_constants();
     for (uint32_t node = 0; status.ok() && node < items_.size(); ++node) {
       const bool is_step = items_[node] < prepared_.steps.size();
       status = is_step ? add_step(node) : add_copy(node);
@@ -140,6 +141,22 @@ class CpuLowering {
       auto value = operand(inputs[port]);
       if (!value.ok()) return std::move(value.status());
       input_values_.push_back(*value);
+    }
+    return {};
+  }
+
+  // In the order of the graph, whatever the schedule: images for any number of workers have the
+  // same weights, and can share a file of them.
+  Status place_constants() {
+    for (const Step& step : prepared_.steps) {
+      for (size_t k = 0; k < step.recipe.inputs.size(); ++k) {
+        const ir::ValueId value = step.input(module_, k);
+        if (value == ir::kNoValue || module_.constant(root_of(value)) == nullptr) continue;
+        if (place_of(root_of(value))) continue;
+        auto offset = builder_.place_constant(root_of(value));
+        if (!offset.ok()) return std::move(offset.status());
+        place_of(root_of(value)) = Place{ValueKind::kConstant, *offset};
+      }
     }
     return {};
   }
@@ -443,8 +460,11 @@ Result<Lowered> lower_cpu(const ir::Module& module, const ScheduleRequest& reque
                           const Sharing& sharing) {
   auto prepared = prepare(module);
   if (!prepared.ok()) return std::move(prepared.status());
-  share_memory(module, *prepared, sharing, image::ImageModel().arena_alignment);
-  return CpuLowering(module, *prepared, sharing).run(request);
+  passes::Refusals refusals;
+  share_memory(module, *prepared, sharing, image::ImageModel().arena_alignment, refusals);
+  auto lowered = CpuLowering(module, *prepared, sharing).run(request);
+  if (lowered.ok()) lowered->refusals = std::move(refusals);
+  return lowered;
 }
 
 Result<std::string_view> place_values(Lowered& lowered, uint64_t plan_budget_ms) {

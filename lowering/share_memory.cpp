@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,11 +19,13 @@ constexpr size_t kBodyPartsMax = 4096;
 
 class Sharer {
  public:
-  Sharer(const ir::Module& module, Prepared& prepared, const Sharing& sharing, uint64_t alignment)
+  Sharer(const ir::Module& module, Prepared& prepared, const Sharing& sharing, uint64_t alignment,
+         passes::Refusals& refusals)
       : module_(module),
         prepared_(prepared),
         sharing_(sharing),
         alignment_(alignment),
+        refusals_(refusals),
         is_port_(module.value_count(), false),
         reads_(module.value_count(), 0) {}
 
@@ -74,9 +77,18 @@ class Sharer {
     return tensor.ok() ? std::optional(tensor->bytes) : std::nullopt;
   }
 
-  // A node writes it, into memory that lowering places.
-  [[nodiscard]] bool is_placed(ValueId root) const {
-    return module_.producer(root) != ir::kNoNode && !is_port_[index_of(root)];
+  bool refuse(const Step& step, std::string_view pass, std::string reason) {
+    refusals_.push_back({std::string(pass), module_.node_path(step.node), std::move(reason)});
+    return false;
+  }
+
+  // Why the bytes of a root cannot lie where lowering likes; empty if they can.
+  [[nodiscard]] std::string why_elsewhere(ValueId root) const {
+    const std::string name = "'" + std::string(module_.value_name(root)) + "'";
+    if (is_port_[index_of(root)]) return name + " is an output of the graph";
+    if (module_.producer(root) != ir::kNoNode) return {};
+    return name +
+           (module_.constant(root) == nullptr ? " is an input of the graph" : " is a constant");
   }
 
   bool view_parts(const Step& step) {
@@ -86,16 +98,22 @@ class Sharer {
     }
     const auto [root, distance] = resolve(step.input(module_, 0));
     const auto whole = bytes_of(root);
-    if (!is_placed(root) || !whole) return false;
+    if (!whole) return false;
+    const auto leave = [&](std::string reason) {
+      return refuse(step, "view_parts", std::move(reason));
+    };
+    if (std::string reason = why_elsewhere(root); !reason.empty()) return leave(std::move(reason));
     uint64_t total = 0;
     for (size_t k = 0; k < recipe.outputs.size(); ++k) {
       const ValueId output = step.output(module_, k);
       const auto bytes = bytes_of(output);
       const uint64_t at = distance + recipe.part_offsets[k];
-      if (!bytes || *bytes == 0 || is_port_[index_of(output)] || at % alignment_ != 0) return false;
+      if (!bytes || *bytes == 0) return false;
+      if (is_port_[index_of(output)]) return leave(why_elsewhere(output));
+      if (at % alignment_ != 0) return leave("a piece begins at an odd address");
       total += *bytes;
     }
-    if (total < *whole / 2) return false;
+    if (total < *whole / 2) return leave("the rest of the value would stay in memory");
     for (size_t k = 0; k < recipe.outputs.size(); ++k) {
       const size_t output = index_of(step.output(module_, k));
       prepared_.root[output] = root;
@@ -108,7 +126,10 @@ class Sharer {
   bool join(const Step& step) {
     if (!step.recipe.joins_inputs) return false;
     const ValueId output = step.output(module_, 0);
-    if (is_port_[index_of(output)]) return false;
+    const auto leave = [&](std::string reason) {
+      return refuse(step, "join_parts", std::move(reason));
+    };
+    if (is_port_[index_of(output)]) return leave(why_elsewhere(output));
     std::vector<Part> parts;
     uint64_t end = 0;
     for (size_t k = 0; k < step.recipe.inputs.size(); ++k) {
@@ -117,17 +138,21 @@ class Sharer {
       const auto bytes = bytes_of(input);
       if (!bytes) return false;
       if (*bytes == 0) continue;
-      if (!is_placed(root) || distance != 0 || bytes_of(root) != bytes || end % alignment_ != 0) {
-        return false;
+      if (std::string reason = why_elsewhere(root); !reason.empty()) {
+        return leave(std::move(reason));
       }
+      if (distance != 0 || bytes_of(root) != bytes) return leave("an input is a piece of a value");
+      if (end % alignment_ != 0) return leave("an input would begin at an odd address");
       prepared_.for_each_written(root, [&](ValueId value, uint64_t within) {
         parts.push_back({value, end + within});
       });
       end += *bytes;
-      if (parts.size() > kBodyPartsMax) return false;
+      if (parts.size() > kBodyPartsMax) return leave("too many values lie together");
     }
     const uint64_t reads = parts.size() * (uint64_t{reads_[index_of(output)]} + 1);
-    if (parts.size() < 2 || joined_reads_ + reads > kJoinedReadsMax || !merge(parts)) return false;
+    if (parts.size() < 2) return false;
+    if (joined_reads_ + reads > kJoinedReadsMax) return leave("too many values are read together");
+    if (!merge(parts)) return leave("an input has other neighbours already");
     joined_reads_ += reads;
     prepared_.joined[index_of(output)] = std::move(parts);
     return true;
@@ -200,6 +225,7 @@ class Sharer {
   Prepared& prepared_;
   const Sharing& sharing_;
   const uint64_t alignment_;
+  passes::Refusals& refusals_;
   std::vector<bool> is_port_;    // By root: an output of the graph shows its bytes.
   std::vector<uint32_t> reads_;  // By root.
   uint64_t joined_reads_ = 0;
@@ -209,9 +235,9 @@ class Sharer {
 }  // namespace
 
 void share_memory(const ir::Module& module, Prepared& prepared, const Sharing& sharing,
-                  uint64_t alignment) {
+                  uint64_t alignment, passes::Refusals& refusals) {
   if (!sharing.view_parts && !sharing.join_parts) return;
-  Sharer(module, prepared, sharing, alignment).run();
+  Sharer(module, prepared, sharing, alignment, refusals).run();
 }
 
 }  // namespace davit::lowering

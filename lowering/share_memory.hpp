@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "ir/module.hpp"
+#include "ir/passes/passes.hpp"
 #include "lowering/prepare.hpp"
 
 namespace davit::lowering {
@@ -23,8 +24,9 @@ struct Sharing {
 // Takes steps that need not run from prepared.steps. Left alone is what has anything to do with
 // ports and constants, whose bytes are elsewhere; what would lie at no multiple of `alignment`; a
 // Slice of less than half of a value, which would keep the rest from being used again; and a Concat
-// of values that lie in other places already.
+// of values that lie in other places already. `refusals` gets the nodes whose operator would allow
+// it, and what does not.
 void share_memory(const ir::Module& module, Prepared& prepared, const Sharing& sharing,
-                  uint64_t alignment);
+                  uint64_t alignment, passes::Refusals& refusals);
 
 }  // namespace davit::lowering

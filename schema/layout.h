@@ -59,9 +59,15 @@ static_assert(sizeof(DvtImageHeader) == 64, "the header is one cache line");
 static_assert(offsetof(DvtImageHeader, file_size) == 16, "no padding");
 static_assert(offsetof(DvtImageHeader, digest) == 32, "no padding");
 
+enum {
+  /* Since 1.3, constants only: the content is a file beside the image, named by its digest
+   * ("0123...cdef.weights"), and takes no room in this one: offset is 0. */
+  DVT_SEGMENT_EXTERNAL = 1
+};
+
 typedef struct DvtSegment {
   uint32_t kind;  /* DvtSegmentKind; unknown kinds are skipped. */
-  uint32_t flags; /* 0; reserved. */
+  uint32_t flags; /* DVT_SEGMENT_*; others are 0. */
   uint64_t offset;
   uint64_t size;
   uint8_t digest[16]; /* XXH3-128, canonical (big-endian) byte order. */

@@ -102,6 +102,8 @@ struct ImageModel {
   std::vector<uint8_t> stream_priority;
   std::vector<std::byte> code;       // The code segment (exec/generated_code.h), or nothing.
   std::vector<std::byte> constants;  // The constants segment; Value::offset points into it.
+  // Constants are no part of the image, but a file beside it: weights_file_name().
+  bool external_constants = false;
   Provenance provenance;
 };
 
@@ -113,13 +115,19 @@ uint32_t intern_kernel(ImageModel& model, const DvtKernel& kernel);
 Result<std::vector<std::byte>> write_image(const ImageModel& model,
                                            std::span<const DvtKernelTable> tables = {});
 
+// The name of the file for the constants of a model with external_constants: their digest, so that
+// images with the same weights share it.
+std::string weights_file_name(const ImageModel& model);
+
 // Writes to `path` through a temporary file in the same folder and a rename, so that no partial
 // file is ever seen under that name, and a failure leaves nothing behind.
 Status write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 
 // Verifies an image, all but its kernels, and reads it back: write_image(read_image_model(bytes))
-// gives the same bytes when write_image() made them. `bytes` as for dvt_image_open_memory.
-Result<ImageModel> read_image_model(std::span<const std::byte> bytes);
+// gives the same bytes when write_image() made them. `bytes` as for dvt_image_open_memory. External
+// weights are looked for in `weights_folder`.
+Result<ImageModel> read_image_model(std::span<const std::byte> bytes,
+                                    const std::string& weights_folder = {});
 
 struct DumpOptions {
   // Constants with more bytes are left out, for people; such a text cannot be assembled.

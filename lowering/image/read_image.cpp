@@ -87,8 +87,10 @@ void read_control_inputs(const exec::ImageView& view, ImageModel& model) {
 
 }  // namespace
 
-Result<ImageModel> read_image_model(std::span<const std::byte> bytes) {
-  auto image = exec::open_image_memory(bytes, {.resolve_kernels = false});
+Result<ImageModel> read_image_model(std::span<const std::byte> bytes,
+                                    const std::string& weights_folder) {
+  auto image = exec::open_image_memory(
+      bytes, {.resolve_kernels = false, .kernel_tables = {}, .weights_folder = weights_folder});
   if (!image.ok()) return std::move(image.status());
   const exec::ImageView& view = (*image)->view;
   ImageModel model{.target = view.target,
@@ -102,6 +104,7 @@ Result<ImageModel> read_image_model(std::span<const std::byte> bytes) {
                    .event_count = view.event_count,
                    .code = {view.code.begin(), view.code.end()},
                    .constants = {view.constants, view.constants + view.constant_bytes},
+                   .external_constants = !(*image)->weights.bytes().empty(),
                    .provenance = {.producer = view.provenance.producer,
                                   .source_digest = view.provenance.source_digest,
                                   .source_name = view.provenance.source_name,

@@ -173,6 +173,10 @@ Status Assembler::parse_plan_statement(const Token& keyword) {
   if (keyword.text == "kernel") return parse_kernel();
   if (keyword.text == "data") return parse_data();
   if (keyword.text == "constants") {
+    if (lexer_.take_if("external")) {
+      model_.external_constants = true;
+      return {};
+    }
     uint64_t bytes = 0;
     if (Status s = parse_unsigned(UINT64_MAX, bytes); !s.ok()) return s;
     constants_stated_ = bytes;

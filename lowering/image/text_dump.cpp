@@ -267,6 +267,7 @@ void Dumper::dump_constant(const Value& value) {
 
 // The size of the segment where the constants do not give it, and bytes that no constant covers.
 void Dumper::dump_constants_tail() {
+  if (model_.external_constants) out_ += "constants external\n";
   if (constants_end(model_) != model_.constants.size()) {
     out_ += "constants " + std::to_string(model_.constants.size()) + "\n";
   }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "exec/verify.hpp"
+#include "exec/weights.hpp"
 #include "image_generated.h"
 #include "lowering/image/edges.hpp"
 #include "lowering/image/image_model.hpp"
@@ -347,6 +348,7 @@ constexpr size_t round_up(size_t value, size_t alignment) {
 struct Content {
   DvtSegmentKind kind;
   std::span<const std::byte> bytes;
+  bool external = false;  // In a file of its own.
 };
 
 // Empty segments but the first are left out.
@@ -355,9 +357,11 @@ std::vector<std::byte> join_segments(DvtTarget target, std::span<const Content> 
   std::vector<std::span<const std::byte>> bytes_of;
   for (const Content& content : contents) {
     if (content.bytes.empty() && !segments.empty()) continue;
-    segments.push_back({.kind = uint32_t(content.kind), .size = content.bytes.size()});
+    segments.push_back({.kind = uint32_t(content.kind),
+                        .flags = content.external ? uint32_t{DVT_SEGMENT_EXTERNAL} : 0,
+                        .size = content.bytes.size()});
     set_digest(content.bytes, segments.back().digest);
-    bytes_of.push_back(content.bytes);
+    bytes_of.push_back(content.external ? std::span<const std::byte>() : content.bytes);
   }
   DvtImageHeader header{.magic = DVT_IMAGE_MAGIC,
                         .version_major = DVT_IMAGE_VERSION_MAJOR,
@@ -368,6 +372,7 @@ std::vector<std::byte> join_segments(DvtTarget target, std::span<const Content> 
   const size_t table_bytes = segments.size() * sizeof(DvtSegment);
   uint64_t end = sizeof header + table_bytes;
   for (DvtSegment& segment : segments) {
+    if (segment.flags == DVT_SEGMENT_EXTERNAL) continue;
     segment.offset = round_up(end, segment.kind == DVT_SEGMENT_METADATA ? 64 : DVT_IMAGE_PAGE);
     end = segment.offset + segment.size;
   }
@@ -400,17 +405,22 @@ Result<std::vector<std::byte>> write_image(const ImageModel& model,
   if (!metadata.ok()) return metadata;
   const Content contents[] = {{DVT_SEGMENT_METADATA, *metadata},
                               {DVT_SEGMENT_CODE, model.code},
-                              {DVT_SEGMENT_CONSTANTS, model.constants}};
+                              {DVT_SEGMENT_CONSTANTS, model.constants, model.external_constants}};
   std::vector<std::byte> bytes = join_segments(model.target, contents);
   // The digests are our own work of a moment ago.
   const exec::OpenOptions options{
       .skip_digests = true,
       .code = has_generated(tables) ? exec::CodeUse::kIgnore : exec::CodeUse::kLoad,
-      .kernel_tables = tables};
+      .kernel_tables = tables,
+      .weights = model.constants};
   if (auto image = exec::open_image_memory(bytes, options); !image.ok()) {
     return std::move(image.status());
   }
   return bytes;
+}
+
+std::string weights_file_name(const ImageModel& model) {
+  return exec::weights_file_name(std::span<const std::byte>(model.constants));
 }
 
 uint32_t intern_kernel(ImageModel& model, const DvtKernel& kernel) {

@@ -91,6 +91,38 @@ class CompileTest(tool.ToolTest):
         with open(out, "rb") as file:
             self.assertEqual(file.read(), b"older")
 
+    def test_external_weights(self):
+        text = ("davit 1.3 target cpu\ninput x: f32[2]\noutput y: f32[2]\n"
+                "const w: f32[2] = {1, 2}\nconstants external\ngraph main {\n"
+                "  y = Add.f32(x, w) {axis=-1}\n}\n")
+        model = self.path("m.txt", text.encode())
+        out = self.path("m.davit")
+        result, document = self.davit_json("compile", model, "-o", out)
+        self.check_passed(result)
+        weights = document["result"]["weights"]
+        self.assertEqual(os.path.dirname(weights), self.folder)
+        self.assertIn(weights, result.out)
+        self.assertEqual(os.path.getsize(weights), 8)
+        stamp = os.stat(weights).st_mtime_ns
+        # A second image shares the file.
+        self.check_passed(davit("compile", model, "-o", self.path("n.davit")))
+        self.assertEqual(os.stat(weights).st_mtime_ns, stamp)
+        result, document = self.davit_json("verify", out)
+        self.check_passed(result)
+        self.assertIn(os.path.basename(weights), [s["file"] for s in document["result"]["segments"]])
+        self.check_passed(davit("run", out))
+        self.check_passed(davit("run", model))  # In memory, weights are in the image.
+        result = davit("dump", out)
+        self.assertIn("constants external", result.out)
+        # A failure leaves no weights behind.
+        os.remove(weights)
+        os.mkdir(self.path("folder"))
+        self.check_failed(davit("compile", model, "-o", self.path("folder")), 1, "write")
+        self.assertFalse(os.path.exists(weights))
+        self.check_failed(davit("run", out), 1, "load", os.path.basename(weights))
+        result = davit("compile", model, "-o", out, "--external-weights")
+        self.check_failed(result, 2, "usage", "--external-weights")
+
     def test_missing_files_and_folders(self):
         self.assertEqual(davit("compile", self.path("none.onnx"), "-o", self.path("x")).code, 1)
         self.assertEqual(davit("compile", self.folder, "-o", self.path("x")).code, 1)

@@ -102,7 +102,7 @@ TEST_CASE("segment table rules") {
         "segments[1]: reaches beyond the end of the file");
   CHECK(message([](Container& c) { c.segments[1].size -= 1; }) ==
         "segments[1]: the last segment must end at the end of the file");
-  CHECK(message([](Container& c) { c.segments[0].flags = 1; }) ==
+  CHECK(message([](Container& c) { c.segments[0].flags = 2; }) ==
         "segments[0]: flags and reserved must be zero");
   CHECK(message([](Container& c) { c.segments[0].reserved[0] = 1; }) ==
         "segments[0]: flags and reserved must be zero");

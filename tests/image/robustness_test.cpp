@@ -19,8 +19,28 @@ namespace schema = davit::schema;
 
 namespace {
 
-const std::string_view kSamples[] = {kCpuSample,  kScheduleSample, kDeviceSample,
-                                     kBodySample, kDynamicSample,  kFlowSample};
+// A view of two values, a piece of one, and what replaces both in place.
+constexpr std::string_view kJoinedSample = R"davit(davit 1.3 target cpu
+arena 128 align 64
+input x: f32[16]
+input z: f32[32]
+output y: f32[16]
+planned a: f32[16] @0
+planned b: f32[16] @64
+planned both: f32[32] @0
+planned sum: f32[32] @0
+planned piece: f32[16] @64
+
+graph main {
+  a = test.Copy(x)
+  b = test.Copy(a)
+  sum = test.Add(both, z)
+  y = test.Copy(piece)
+}
+)davit";
+
+const std::string_view kSamples[] = {kJoinedSample, kCpuSample,     kScheduleSample, kDeviceSample,
+                                     kBodySample,   kDynamicSample, kFlowSample};
 
 // A copy whose first byte is at `offset` modulo 64.
 class Shifted {

@@ -72,6 +72,32 @@ TEST_CASE("a module compiles and runs the same on both targets") {
   }
 }
 
+TEST_CASE("weights may go to a file of their own, with the same bytes for the same weights") {
+  CompileOptions options;
+  options.shapes["x"] = {2, 2};
+  const auto inside = compile_module(sample(), options);
+  options.external_weights = true;
+  const auto beside = compile_module(sample(), options);
+  options.target = DVT_TARGET_ASCEND;
+  const auto ascend = compile_module(sample(), options);
+  REQUIRE(inside.ok());
+  REQUIRE_MESSAGE(beside.ok(), beside.status().to_string());
+  REQUIRE_MESSAGE(ascend.ok(), ascend.status().to_string());
+  CHECK(inside->weights.empty());
+  CHECK(inside->weights_name.empty());
+  CHECK(beside->weights.size() == inside->report.constant_bytes);
+  CHECK(beside->weights_name.ends_with(".weights"));
+  CHECK(beside->bytes.size() < inside->bytes.size());
+  CHECK(ascend->weights_name == beside->weights_name);
+  // Nothing to put there.
+  TinyModule tiny;
+  const auto x = tiny.input("x", {2});
+  const auto none =
+      compile_module(tiny.build({tiny.node("Relu", {x}, "y")}), {.external_weights = true});
+  REQUIRE_MESSAGE(none.ok(), none.status().to_string());
+  CHECK(none->weights_name.empty());
+}
+
 TEST_CASE("what is open stays open, on both targets") {
   for (const DvtTarget target : {DVT_TARGET_CPU, DVT_TARGET_ASCEND}) {
     CompileOptions options;

@@ -1,5 +1,5 @@
-// Random graphs at every level, with each pass alone, and with every operator as the device and
-// several workers see it: results are those of -O0. Exact passes keep the bits.
+// Random graphs at every level, with each pass alone, and with each left out: results are those of
+// -O0. Exact passes keep the bits.
 #include <doctest/doctest.h>
 
 #include <cstring>

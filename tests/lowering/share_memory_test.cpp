@@ -137,6 +137,36 @@ TEST_CASE("a Concat stays when its inputs are elsewhere") {
   CHECK(count_of(lower(tiny.build(std::move(outputs))), "Concat") == 6);
 }
 
+TEST_CASE("what is left alone has a reason") {
+  TinyModule tiny;
+  const auto x = tiny.input("x", {1, 4, 16});
+  const auto a = tiny.node("Sigmoid", {x}, "a");
+  const auto b = tiny.node("Tanh", {x}, "b");
+  const auto k = tiny.constant("k", f32_tensor({1, 1, 16}, std::vector<float>(16, 1)));
+  std::vector<ValueId> outputs;
+  for (const ValueId value :
+       {concat(tiny, {a, x}, "c0"), concat(tiny, {a, k}, "c1"), concat(tiny, {a, b}, "c2"),
+        concat(tiny, {b, a}, "c3"), slice(tiny, a, 1, 0, 1, "s0"), slice(tiny, x, 1, 0, 3, "s1")}) {
+    outputs.push_back(tiny.node("Sin", {value}, "y" + std::to_string(outputs.size())));
+  }
+  outputs.push_back(concat(tiny, {a, b}, "out"));
+  davit::ir::Module module = tiny.build(std::move(outputs));
+  REQUIRE(davit::passes::infer_shapes(module).ok());
+  const auto lowered = davit::lowering::lower_cpu(module);
+  REQUIRE_MESSAGE(lowered.ok(), lowered.status().to_string());
+  std::map<std::string, std::string> reasons;
+  for (const auto& refusal : lowered->refusals) {
+    reasons[refusal.node] = refusal.pass + ": " + refusal.reason;
+  }
+  CHECK(reasons == std::map<std::string, std::string>{
+                       {"Concat_c0", "join_parts: 'x' is an input of the graph"},
+                       {"Concat_c1", "join_parts: 'k' is a constant"},
+                       {"Concat_c3", "join_parts: an input has other neighbours already"},
+                       {"Concat_out", "join_parts: 'out' is an output of the graph"},
+                       {"Slice_s0", "view_parts: the rest of the value would stay in memory"},
+                       {"Slice_s1", "view_parts: 'x' is an input of the graph"}});
+}
+
 TEST_CASE("pieces that lie in one value are views of it") {
   TinyModule tiny;
   const auto x = tiny.input("x", {1, 8, 16});

@@ -1,0 +1,169 @@
+// Weights in a file beside the image: found by their digest, and refused when they are not the
+// ones.
+#include "exec/weights.hpp"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/image/support.hpp"
+
+using namespace davit::test;  // NOLINT(google-build-using-namespace)
+using davit::image::ImageModel;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kText = R"(davit 1.3 target cpu
+input x: f32[4]
+output y: f32[4]
+const w: f32[4] = {1, 2, 3, 4}
+constants external
+graph main {
+  y = test.Add(x, w)
+}
+)";
+
+// An image and its weights, in a folder that goes with them.
+class Beside {
+ public:
+  Beside() {
+    std::string name = fs::temp_directory_path() / "davit-weights-XXXXXX";
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    folder_ = name;
+    const ImageModel model = parse(kText);
+    weights_ = folder_ / davit::image::weights_file_name(model);
+    write(folder_ / "model.davit", assemble(kText));
+    write(weights_, model.constants);
+  }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+  ~Beside() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  static void write(const fs::path& path, std::span<const std::byte> bytes) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
+  }
+  [[nodiscard]] const fs::path& folder() const { return folder_; }
+  [[nodiscard]] const fs::path& weights() const { return weights_; }
+  [[nodiscard]] davit::Status open(bool skip_digests = false) const {
+    const auto kernels = tables();
+    auto image =
+        davit::exec::open_image_file((folder_ / "model.davit").string(),
+                                     {.skip_digests = skip_digests, .kernel_tables = kernels});
+    return image.ok() ? davit::Status() : std::move(image.status());
+  }
+
+ private:
+  fs::path folder_, weights_;
+};
+
+// What opening says when the segment table is changed.
+std::string table_message(const std::function<void(DvtSegment&)>& change) {
+  std::vector<std::byte> bytes = assemble(kText);
+  DvtSegment segment;
+  std::byte* const at = bytes.data() + sizeof(DvtImageHeader) + sizeof segment;
+  std::memcpy(&segment, at, sizeof segment);
+  REQUIRE(segment.flags == DVT_SEGMENT_EXTERNAL);
+  change(segment);
+  std::memcpy(at, &segment, sizeof segment);
+  return open_message(bytes, true);
+}
+
+}  // namespace
+
+TEST_CASE("an image finds its weights beside it, by their digest") {
+  const Beside files;
+  CHECK(files.weights().filename().string().size() == 32 + std::strlen(".weights"));
+  CHECK(fs::file_size(files.weights()) == 16);
+  CHECK(fs::file_size(files.folder() / "model.davit") < 4096);
+  const auto status = files.open();
+  CHECK_MESSAGE(status.ok(), status.to_string());
+  // From another folder, and by a bare name.
+  const fs::path before = fs::current_path();
+  fs::current_path(files.folder());
+  const auto kernels = tables();
+  CHECK(davit::exec::open_image_file("model.davit", {.kernel_tables = kernels}).ok());
+  fs::current_path(before);
+}
+
+TEST_CASE("text and model carry that the weights are external") {
+  const ImageModel model = parse(kText);
+  CHECK(model.external_constants);
+  CHECK(davit::image::dump_text(model, tables()).find("constants external\n") != std::string::npos);
+  const Beside files;
+  const auto back = davit::image::read_image_model(assemble(kText), files.folder().string());
+  REQUIRE_MESSAGE(back.ok(), back.status().to_string());
+  CHECK(back->external_constants);
+  CHECK(back->constants == model.constants);
+  const auto again = davit::image::write_image(*back, tables());
+  REQUIRE(again.ok());
+  CHECK(*again == assemble(kText));
+}
+
+TEST_CASE("weights that are missing, short, long or changed are refused, with the file's name") {
+  const Beside files;
+  const std::string path = files.weights().string();
+  std::vector<std::byte> good(16);
+  std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(good.data()), 16);
+
+  std::vector<std::byte> changed = good;
+  changed[5] ^= std::byte{1};
+  Beside::write(path, changed);
+  davit::Status status = files.open();
+  CHECK(status.code() == DVT_INVALID_IMAGE);
+  CHECK(status.detail().message == path + ": the weights are damaged or were changed");
+  CHECK(status.detail().expected == files.weights().filename().string());
+  CHECK(files.open(true).ok());  // The caller does not want digests to be checked.
+
+  for (const size_t bytes : {size_t{15}, size_t{17}}) {
+    std::vector<std::byte> other = good;
+    other.resize(bytes);
+    Beside::write(path, other);
+    for (const bool skip_digests : {false, true}) {
+      status = files.open(skip_digests);
+      CHECK(status.code() == DVT_INVALID_IMAGE);
+      CHECK(status.detail().message ==
+            path + ": the weights have another size than the image says");
+      CHECK(status.detail().got == std::to_string(bytes) + " bytes");
+    }
+  }
+
+  fs::remove(path);
+  status = files.open();
+  CHECK(status.code() == DVT_IO_ERROR);
+  CHECK(status.detail().message.find(path) != std::string::npos);
+  CHECK(status.detail().hint.find("beside it") != std::string::npos);
+  fs::create_directory(path);
+  CHECK(files.open().code() == DVT_IO_ERROR);
+}
+
+TEST_CASE("an image in memory has no folder") {
+  const std::string message = open_message(assemble(kText));
+  CHECK(message.find("the weights of the image are in a file beside it") == 0);
+  CHECK(davit::exec::folder_of("model.davit") == ".");
+  CHECK(davit::exec::folder_of("/model.davit") == "/");
+  CHECK(davit::exec::folder_of("a/b/model.davit") == "a/b");
+}
+
+TEST_CASE("rules of external segments") {
+  CHECK(table_message([](DvtSegment& s) { s.offset = 4096; }) ==
+        "segments[1]: an external segment has offset 0, and is not empty");
+  CHECK(table_message([](DvtSegment& s) { s.size = 0; }) ==
+        "segments[1]: an external segment has offset 0, and is not empty");
+  CHECK(table_message([](DvtSegment& s) { s.flags |= 2; }) ==
+        "segments[1]: unknown flags, and reserved, must be zero");
+  CHECK(table_message([](DvtSegment& s) { s.reserved[7] = 1; }) ==
+        "segments[1]: unknown flags, and reserved, must be zero");
+  CHECK(table_message([](DvtSegment& s) { s.kind = DVT_SEGMENT_CODE; }) ==
+        "segments[1].flags: only constants may be external");
+  CHECK(table_message([](DvtSegment& s) { s.flags = 2; }).find("segments[1]") == 0);
+}
