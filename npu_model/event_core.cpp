@@ -38,7 +38,9 @@ EventCore::EventCore(const Parameters& parameters, Listener& listener)
       aic_total_(static_cast<uint32_t>(parameters.aic_cores)),
       aiv_total_(static_cast<uint32_t>(parameters.aiv_cores)),
       aicpu_total_(static_cast<uint32_t>(parameters.aicpu_cores)),
-      slots_total_(static_cast<uint32_t>(parameters.active_streams)),
+      slots_total_(breaks(Rule::kStreamsAreIndependent)
+                       ? 1
+                       : static_cast<uint32_t>(parameters.active_streams)),
       hbm_mbps_(static_cast<uint64_t>(parameters.hbm_gbps * parameters.hbm_efficiency * 1000)),
       l2_mbps_(static_cast<uint64_t>(parameters.l2_gbps * parameters.l2_efficiency * 1000)),
       aic_free_(aic_total_),
@@ -63,6 +65,7 @@ void EventCore::drop_reference(uint32_t record) {
 void EventCore::submit(uint32_t stream, Task task) {
   Stream& s = streams_[stream];
   s.tasks.push_back(std::move(task));
+  if (breaks(Rule::kStreamIsFifo) && s.queued() > 2) std::swap(s.tasks.back(), s.tasks.end()[-2]);
   if (s.state == StreamState::kIdle) arm_head(stream);
 }
 
@@ -159,7 +162,8 @@ void EventCore::fire_timer(const Timer& timer) {
   if (s.queued() == 0 || s.head().id != timer.task) return;
   if (s.state == StreamState::kPending) {
     s.state = StreamState::kReady;
-    ready_.insert({s.priority, s.head().ready_ps, s.head().id, timer.stream});
+    ready_.insert({breaks(Rule::kPriorityOrdersStart) ? 0 : s.priority, s.head().ready_ps,
+                   s.head().id, timer.stream});
   } else if (s.state == StreamState::kRunning) {
     end_synchronisation(timer.stream);
   }
@@ -178,7 +182,10 @@ bool EventCore::try_dispatch(uint32_t stream) {
   return true;
 }
 
-std::optional<EventCore::Engine> EventCore::engine_of(DvtNpuTaskType type) {
+std::optional<EventCore::Engine> EventCore::engine_of(DvtNpuTaskType type) const {
+  if (breaks(Rule::kCopiesHaveOwnEngines) && type >= DVT_NPU_COPY_H2D && type <= DVT_NPU_MEMSET) {
+    return kSdma;
+  }
   switch (type) {
     case DVT_NPU_COPY_H2D:
       return kPcieIn;
@@ -192,6 +199,16 @@ std::optional<EventCore::Engine> EventCore::engine_of(DvtNpuTaskType type) {
   }
 }
 
+bool EventCore::has_cores(const Task& task) const {
+  const TaskTiming& timing = *task.timing;
+  if (breaks(Rule::kPriorityDoesNotPreempt)) return true;
+  if (breaks(Rule::kMixNeedsVectorCores) && timing.aic > 0) return aic_free_ > 0;
+  const bool all =
+      (task.all_cores || breaks(Rule::kStartsOnAnyCore)) && !breaks(Rule::kAllCoresWaits);
+  if (all) return aic_free_ >= timing.aic && aiv_free_ >= timing.aiv;
+  return (timing.aic == 0 || aic_free_ > 0) && (timing.aiv == 0 || aiv_free_ > 0);
+}
+
 // Starts a kernel or copy when a stream slot, its engine, and at least one core are free.
 bool EventCore::try_start(uint32_t stream) {
   Stream& s = streams_[stream];
@@ -200,8 +217,7 @@ bool EventCore::try_start(uint32_t stream) {
   if (active_.size() >= slots_total_) return false;
   const auto engine = engine_of(task.type);
   if (engine && engine_busy_[*engine]) return false;
-  if (timing.aic > 0 && aic_free_ == 0) return false;
-  if (timing.aiv > 0 && aiv_free_ == 0) return false;
+  if (!has_cores(task)) return false;
   if (needs_aicpu(task.type) && aicpu_free_ == 0) return false;
 
   Active active{.stream = stream,
@@ -256,7 +272,7 @@ void EventCore::start_synchronisation(uint32_t stream) {
       Notify& notify = notifies_[task.object];
       s.state = StreamState::kWaiting;
       if (notify.set) {
-        notify.set = false;
+        notify.set = breaks(Rule::kNotifyResets);
         release_waiter(stream, notify.set_by);
       } else {
         notify.waiters.push_back(stream);
@@ -291,7 +307,9 @@ void EventCore::reach_record(uint32_t record) {
   Record& r = records_[record];
   r.reached = true;
   r.reached_ps = now_;
-  const std::vector<uint32_t> waiters = std::exchange(r.waiters, {});
+  std::vector<uint32_t> waiters = std::exchange(r.waiters, {});
+  if (breaks(Rule::kRecordReleasesAll) && !waiters.empty())
+    waiters.erase(waiters.begin() + 1, waiters.end());
   for (const uint32_t waiter : waiters) release_waiter(waiter, r.task);
 }
 
@@ -310,9 +328,11 @@ void EventCore::end_synchronisation(uint32_t stream) {
       notify.set = true;
       notify.set_by = {stream, task.id};
     } else {
-      const uint32_t waiter = notify.waiters.front();
-      notify.waiters.pop_front();
-      release_waiter(waiter, {stream, task.id});
+      do {
+        const uint32_t waiter = notify.waiters.front();
+        notify.waiters.pop_front();
+        release_waiter(waiter, {stream, task.id});
+      } while (breaks(Rule::kNotifyReleasesOne) && !notify.waiters.empty());
     }
   } else if (task.type >= DVT_NPU_MODEL_EXECUTE) {
     end_control(stream);
@@ -400,6 +420,11 @@ void EventCore::share() {
 
 // In order of dispatch, each gets what it wants of what is left (I2).
 void EventCore::grant_cores() {
+  if (breaks(Rule::kPriorityDoesNotPreempt)) {
+    std::stable_sort(active_.begin(), active_.end(), [&](const Active& a, const Active& b) {
+      return streams_[a.stream].priority < streams_[b.stream].priority;
+    });
+  }
   uint32_t aic_left = aic_total_;
   uint32_t aiv_left = aiv_total_;
   for (Active& active : active_) {

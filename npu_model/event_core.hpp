@@ -41,6 +41,7 @@
 #include "npu_model/cost.hpp"
 #include "npu_model/hazards.hpp"
 #include "npu_model/parameters.hpp"
+#include "npu_model/rules.hpp"
 
 namespace davit::npu {
 
@@ -61,6 +62,7 @@ struct Task {
   DvtNpuTaskType type = DVT_NPU_AI_CORE;
   bool hangs = false;       // Never ends (fault injection).
   bool resident = false;    // Copied from a program.
+  bool all_cores = false;   // Starts when all cores that it wants are free, not when one is.
   uint32_t object = kNone;  // Record, notify, model, queue, label or stream.
   uint32_t delay_us = 0;    // Kept from being ready for that long.
   const TaskTiming* timing = nullptr;
@@ -248,6 +250,7 @@ class EventCore {
   void dispatch_ready();
   bool try_dispatch(uint32_t stream);
   bool try_start(uint32_t stream);
+  [[nodiscard]] bool has_cores(const Task& task) const;
   void start_synchronisation(uint32_t stream);
   void release_waiter(uint32_t stream, TaskRef by);
   void reach_record(uint32_t record);
@@ -275,12 +278,15 @@ class EventCore {
   void share();
   void grant_cores();
   void share_bandwidth(uint32_t TaskTiming::*need, uint64_t capacity_mbps);
-  [[nodiscard]] static std::optional<Engine> engine_of(DvtNpuTaskType type);
+  [[nodiscard]] std::optional<Engine> engine_of(DvtNpuTaskType type) const;
   [[nodiscard]] std::vector<TaskRef> first_of(DvtNpuTaskType type, uint32_t object) const;
   [[nodiscard]] std::string missing(const Task& task) const;
   [[nodiscard]] std::vector<TaskRef> awaited(uint32_t stream) const;
   [[nodiscard]] std::vector<uint32_t> find_cycle() const;
 
+  [[nodiscard]] bool breaks(Rule rule) const { return broken_ == rule; }
+
+  const Rule broken_ = broken_rule();
   const Parameters& parameters_;
   Listener& listener_;
   int64_t gap_ps_, record_ps_, wait_ps_, notify_ps_, execute_ps_, control_ps_, callback_ps_;

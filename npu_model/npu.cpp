@@ -9,7 +9,10 @@
 #include "base/checked.hpp"
 
 namespace davit::npu {
+
 namespace {
+
+thread_local Rule rule_to_break = Rule::kNone;
 
 int64_t to_ps(double us) {
   return static_cast<int64_t>(std::llround(us * 1e6));
@@ -38,6 +41,14 @@ DvtNpuTaskType type_of(DvtCopyKind kind) {
 }
 
 }  // namespace
+
+void break_rule(Rule rule) {
+  rule_to_break = rule;
+}
+
+Rule broken_rule() {
+  return rule_to_break;
+}
 
 Result<Settings> settings_from(const DvtNpuOptions* options) {
   DvtNpuOptions defaults;
@@ -171,7 +182,7 @@ Status Npu::enter_queue(uint32_t stream) {
   host_advance(enqueue_ps_);
   const Stream& s = core_.streams()[stream];
   if (s.program != nullptr) return enter_program(stream);
-  while (s.queued() >= s.depth) {
+  while (s.queued() >= s.depth && !breaks(Rule::kFullQueueHoldsHost)) {
     const int64_t next = core_.next_ps();
     if (next == kNever) {
       return Status(ErrorDetail{
@@ -189,7 +200,7 @@ Status Npu::enter_queue(uint32_t stream) {
 
 void Npu::enqueue(uint32_t stream, Task task) {
   Stream& s = core_.streams()[stream];
-  if (s.program != nullptr) {
+  if (s.program != nullptr && !breaks(Rule::kBoundTasksStay)) {
     s.program->tasks.push_back(std::move(task));
     return;
   }
@@ -201,7 +212,7 @@ void Npu::enqueue(uint32_t stream, Task task) {
   core_.run_until(host_now_);
 }
 
-Status Npu::launch(DvtStream* stream, const DvtLaunch& launch) {
+Status Npu::launch(DvtStream* stream, const DvtLaunch& launch, bool all_cores) {
   auto index = stream_handles_.resolve(stream, "launch");
   if (!index.ok()) return std::move(index.status());
   const auto name_it = [&](Status status) {
@@ -214,6 +225,7 @@ Status Npu::launch(DvtStream* stream, const DvtLaunch& launch) {
   task.op = intern(launch.op);
   task.timing = timing_of(launch.cost, task.op);
   task.type = task.timing->type;
+  task.all_cores = all_cores;
   task.hangs = !settings_.hang.empty() && settings_.hang == task.name;
   if (!settings_.timing_only) {
     auto arguments = copy_arguments(launch);
@@ -343,7 +355,9 @@ void Npu::run_effect(uint32_t stream, const Task& task) {
     if (record.clock != nullptr) order_.wait(stream, *record.clock);
     if (!task.resident) core_.drop_reference(task.object);
   }
-  const bool skipped = s.error && !s.continues_on_failure;
+  const bool continues =
+      (s.continues_on_failure && !breaks(Rule::kContinueRunsRest)) || breaks(Rule::kStopSkipsRest);
+  const bool skipped = s.error && !continues;
   const bool decides = task.effect != nullptr && task.effect->kind == Effect::Kind::kDecide;
   if (task.effect != nullptr && !skipped && !decides) {
     auto status = do_work(stream, task);

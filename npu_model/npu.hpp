@@ -26,6 +26,7 @@
 #include "npu_model/memory.hpp"
 #include "npu_model/parameters.hpp"
 #include "npu_model/random.hpp"
+#include "npu_model/rules.hpp"
 
 namespace davit::npu {
 
@@ -56,7 +57,7 @@ class Npu final : private EventCore::Listener {
   Result<DvtStream*> create_stream(const DvtNpuStreamOptions& options);
   Status destroy_stream(DvtStream* stream);
   Status abort_stream(DvtStream* stream);
-  Status launch(DvtStream* stream, const DvtLaunch& launch);
+  Status launch(DvtStream* stream, const DvtLaunch& launch, bool all_cores);
   Status copy(DvtStream* stream, DvtCopyKind kind, void* to, const void* from, uint64_t bytes,
               const char* name);
   Status fill(DvtStream* stream, void* to, int value, uint64_t bytes);
@@ -185,6 +186,7 @@ class Npu final : private EventCore::Listener {
   void demand_ended(uint32_t stream);
   // The host has seen what `stream` has done.
   void host_saw(uint32_t stream);
+  void move_waits(uint32_t from, uint32_t to);
   // The host has seen that a record is reached.
   void see_record(uint32_t record);
   [[nodiscard]] std::optional<Access> later_writer(const void* address) const;
@@ -199,6 +201,9 @@ class Npu final : private EventCore::Listener {
   [[nodiscard]] int64_t deadline_of(int64_t timeout_us) const;
   [[nodiscard]] static DvtNpuTask expand(const TaskRecord& record);
 
+  [[nodiscard]] bool breaks(Rule rule) const { return broken_ == rule; }
+
+  const Rule broken_ = broken_rule();
   Settings settings_;
   Memory memory_;
   EventCore core_;

@@ -226,7 +226,14 @@ DvtCode dvt_npu_launch(DvtNpu* npu, DvtStream* stream, const DvtLaunch* launch) 
   if (launch == nullptr) {
     return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "launch is NULL"));
   }
-  return enter(npu, [&](Npu& n) { return n.launch(stream, *launch); });
+  return enter(npu, [&](Npu& n) { return n.launch(stream, *launch, false); });
+}
+
+DvtCode dvt_npu_launch_on_all_cores(DvtNpu* npu, DvtStream* stream, const DvtLaunch* launch) {
+  if (launch == nullptr) {
+    return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "launch is NULL"));
+  }
+  return enter(npu, [&](Npu& n) { return n.launch(stream, *launch, true); });
 }
 
 DvtCode dvt_npu_copy_async(DvtNpu* npu, DvtStream* stream, DvtCopyKind kind, void* to,

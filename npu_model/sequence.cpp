@@ -45,8 +45,13 @@ void EventCore::begin_heads(uint32_t stream) {
   // "All tasks before this one": it has not ended itself.
   const TaskRef before = task.id == 0 ? TaskRef{} : TaskRef{stream, task.id - 1};
   for (const uint32_t bound : std::vector<uint32_t>(model.streams)) {
-    if (streams_[bound].program->is_head) activate(bound, 0, before);
+    const bool starts = streams_[bound].program->is_head || breaks(Rule::kOnlyHeadsStart);
+    if (starts) activate(bound, 0, before);
   }
+  if (!breaks(Rule::kExecutionEndsWithGraph)) return;
+  models_[task.object].ended = true;
+  s.state = StreamState::kRunning;
+  timers_.push({now_ + notify_ps_, task.id, stream});
 }
 
 void EventCore::end_graph(uint32_t stream) {
@@ -128,6 +133,7 @@ void EventCore::stop(uint32_t stream) {
   Program& program = *streams_[stream].program;
   program.running = false;
   --models_[program.model].running_streams;
+  if (breaks(Rule::kProgramIsReused)) program.tasks.clear();
   next_execution(program.model);
 }
 
@@ -146,7 +152,7 @@ void EventCore::jump(uint32_t stream, uint32_t index) {
     return;
   }
   if (activate(label.stream, label.position, {stream, task.id})) {
-    s.program->next = s.program->tasks.size();
+    if (!breaks(Rule::kJumpStopsStream)) s.program->next = s.program->tasks.size();
   } else {
     listener_.failed(stream, task, fmt::format("stream {} is already running", label.stream));
   }
@@ -170,10 +176,11 @@ void EventCore::end_control(uint32_t stream) {
     case DVT_NPU_STREAM_ACTIVE:
     case DVT_NPU_STREAM_SWITCH: {
       const bool switches = task.type == DVT_NPU_STREAM_SWITCH;
-      if (switches && listener_.decide(stream, task) == 0) break;
+      const bool holds = switches && listener_.decide(stream, task) != 0;
+      if (switches && !holds && !breaks(Rule::kFalseFallsThrough)) break;
       if (!activate(task.object, 0, {stream, task.id})) {
         listener_.failed(stream, task, fmt::format("stream {} is already running", task.object));
-      } else if (switches) {
+      } else if (switches ? !breaks(Rule::kSwitchStopsStream) : breaks(Rule::kActiveRunsBeside)) {
         s.program->next = s.program->tasks.size();
       }
       break;
@@ -184,7 +191,9 @@ void EventCore::end_control(uint32_t stream) {
     case DVT_NPU_LABEL_SWITCH: {
       const std::vector<uint32_t>& labels = task.effect->labels;
       const uint64_t index = listener_.decide(stream, task);
-      jump(stream, labels[std::min<uint64_t>(index, labels.size() - 1)]);
+      const uint64_t last = labels.size() - 1;
+      jump(stream,
+           labels[breaks(Rule::kIndexIsClamped) ? index % labels.size() : std::min(index, last)]);
       break;
     }
     default:
@@ -216,7 +225,7 @@ uint64_t EventCore::take_item(uint32_t queue) {
 
 // The first that pends may try again; it needs an AICPU for that.
 void EventCore::wake(std::deque<uint32_t>& pending) {
-  if (pending.empty()) return;
+  if (pending.empty() || breaks(Rule::kItemWakesPending)) return;
   const uint32_t stream = pending.front();
   pending.pop_front();
   Stream& s = streams_[stream];
@@ -233,6 +242,7 @@ bool EventCore::pass_queue(uint32_t stream) {
   const bool reads = task.type == DVT_NPU_QUEUE_DEQUEUE;
   if (reads ? queue.size() == 0 : queue.size() >= queue.depth) {
     s.state = StreamState::kWaiting;
+    if (breaks(Rule::kPendingFreesAicpu)) --aicpu_free_;
     (reads ? queue.readers : queue.writers).push_back(stream);
     return false;
   }

@@ -76,6 +76,10 @@ Status Npu::callback(DvtStream* stream, void (*function)(void*), void* data) {
   if (function == nullptr) {
     return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "callback: function is NULL");
   }
+  if (breaks(Rule::kCallbackIsInOrder)) {
+    function(data);
+    return {};
+  }
   auto effect = std::make_shared<Effect>();
   effect->kind = Effect::Kind::kCallback;
   effect->function = function;
@@ -125,8 +129,23 @@ Status Npu::record_event(DvtStream* stream, DvtEvent* event) {
   if (const auto& program = core_.streams()[*s].program)
     core_.records()[record].model = program->model;
   if (event_records_[*e] != kNone) core_.drop_reference(event_records_[*e]);
-  event_records_[*e] = record;
+  const uint32_t earlier = std::exchange(event_records_[*e], record);
+  if (breaks(Rule::kWaitTakesLatestRecord)) move_waits(earlier, record);
+  if (breaks(Rule::kRecordCapturesPriorWork)) core_.records()[record].reached = true;
   return submit_synchronisation(*s, DVT_NPU_EVENT_RECORD, record);
+}
+
+// Of a broken device only: waits for `from` wait for `to`.
+void Npu::move_waits(uint32_t from, uint32_t to) {
+  if (from == kNone) return;
+  core_.records()[to].waiters = std::exchange(core_.records()[from].waiters, {});
+  for (Stream& stream : core_.streams()) {
+    for (Task& task : stream.tasks) {
+      if (task.type != DVT_NPU_EVENT_WAIT || task.object != from) continue;
+      task.object = to;
+      core_.add_reference(to);
+    }
+  }
 }
 
 Status Npu::wait_event(DvtStream* stream, DvtEvent* event) {
@@ -153,7 +172,9 @@ Status Npu::wait_event(DvtStream* stream, DvtEvent* event) {
     return submit_synchronisation(*s, DVT_NPU_EVENT_WAIT, record);
   }
   if (record == kNone) return {};
-  if (core_.records()[record].reached && !looks_unfinished(core_.records()[record].task)) {
+  const bool shortcut = !breaks(Rule::kReachedEventAddsNoTask);
+  if (shortcut && core_.records()[record].reached &&
+      !looks_unfinished(core_.records()[record].task)) {
     // The runtime has seen the event complete, so what it covers is there.
     see_record(record);
     auto& error = core_.streams()[*s].error;
@@ -175,7 +196,7 @@ Result<bool> Npu::query_event(DvtEvent* event) {
   if (!e.ok()) return std::move(e.status());
   core_.run_until(host_now_);
   const uint32_t record = event_records_[*e];
-  if (record == kNone) return true;
+  if (record == kNone) return !breaks(Rule::kUnrecordedIsComplete);
   if (!core_.records()[record].reached) return false;
   if (looks_unfinished(core_.records()[record].task)) return false;
   see_record(record);

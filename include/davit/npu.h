@@ -145,6 +145,10 @@ DVT_API DVT_NODISCARD DvtCode dvt_npu_stream_abort(DvtNpu* npu, DvtStream* strea
  * block dim is launch->cost->block_dim. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_launch(DvtNpu* npu, DvtStream* stream,
                                              const DvtLaunch* launch);
+/* A launch starts when one of the cores that it wants is free; this one when all are, for kernels
+ * that synchronise their cores with each other. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_launch_on_all_cores(DvtNpu* npu, DvtStream* stream,
+                                                          const DvtLaunch* launch);
 /* The host side of a copy must stay valid until a synchronisation covers it. `name` is copied and
  * may be NULL. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_copy_async(DvtNpu* npu, DvtStream* stream, DvtCopyKind kind,

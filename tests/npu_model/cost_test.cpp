@@ -138,7 +138,6 @@ TEST_CASE("golden: copies and the clock around them") {
   CHECK(fill.start_ps == copy.end_ps + 1'500'000);                    // ts.task_gap
   CHECK(fill.end_ps == fill.start_ps + 2'000'000 + 10'000'000);       // 2 us + 6 MB / 600 GB/s
   CHECK(dvt_npu_host_now_ps(npu.get()) == fill.end_ps + 10'000'000);  // host.synchronize
-  check_invariants(npu.get());
 }
 
 TEST_CASE("golden: two kernels share HBM fairly") {
@@ -159,7 +158,6 @@ TEST_CASE("golden: two kernels share HBM fairly") {
     CHECK(task.end_ps - task.start_ps - task.head_ps == doctest::Approx(333.33e6).epsilon(1e-4));
     CHECK(task.stall_ps > 0);
   }
-  check_invariants(npu.get());
 }
 
 TEST_CASE("golden: kernels queue for cores in order of dispatch") {
@@ -183,7 +181,6 @@ TEST_CASE("golden: kernels queue for cores in order of dispatch") {
   CHECK(static_cast<double>(second.stall_ps) ==
         doctest::Approx(0.75 * static_cast<double>(first.body_ps)).epsilon(1e-3));
   CHECK(third.start_ps == first.end_ps);  // No core is free before.
-  check_invariants(npu.get());
 }
 
 TEST_CASE("parts are never negative and pipes never exceed the body") {
@@ -250,7 +247,6 @@ TEST_CASE("more cores are never slower on a wide graph") {
       CHECK(launch_timing(npu.get(), stream, matmul_cost(512, 256, 512)) == DVT_OK);
     }
     CHECK(dvt_npu_synchronize(npu.get(), -1) == DVT_OK);
-    check_invariants(npu.get());
     const int64_t end_ps = tasks_of(npu.get()).back().end_ps;
     INFO(cores);
     CHECK(end_ps <= last_ps);

@@ -94,7 +94,6 @@ TEST_CASE("circular waits are found and listed, also among bystanders") {
   CHECK(message_has("circular wait of streams 1 3 2"));
   CHECK(message_has("stream 1 task 1 (NOTIFY_WAIT) waits for stream 3 task 6"));
   CHECK(message_has("stream 2 task 3 (NOTIFY_WAIT) waits for stream 1 task 2"));
-  check_invariants(npu.get());
 }
 
 TEST_CASE("a stream that waits for itself is a circle of one") {

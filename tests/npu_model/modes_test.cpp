@@ -33,7 +33,6 @@ std::string order_of_effects(uint64_t seed) {
   }
   CHECK(dvt_npu_synchronize(npu.get(), -1) == DVT_OK);
   CHECK(host == std::array<uint8_t, 2>{1, 1});
-  check_invariants(npu.get());
   return seen;
 }
 
@@ -78,7 +77,6 @@ TEST_CASE("adversarial: times vary with the seed and repeat with it") {
       DvtStream* stream = make_stream(npu.get());
       for (int i = 0; i < 10; ++i) CHECK(launch_timing(npu.get(), stream, kCost) == DVT_OK);
       CHECK(dvt_npu_synchronize(npu.get(), -1) == DVT_OK);
-      check_invariants(npu.get());
       at = dvt_npu_host_now_ps(npu.get());
     }
     CHECK(end[0] == end[1]);
@@ -104,7 +102,6 @@ TEST_CASE("adversarial: what an event orders is right for every seed") {
       CHECK(dvt_npu_stream_synchronize(pair.npu.get(), pair.consumer, -1) == DVT_OK);
       CHECK(out[15] == 9);
     }
-    check_invariants(pair.npu.get());
   }
 }
 
