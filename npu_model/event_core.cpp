@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "npu_model/functional.hpp"
 
@@ -81,22 +82,26 @@ void EventCore::arm_head(uint32_t stream) {
   const int64_t gap = is_synchronisation(head.type) ? 0 : gap_ps_;
   head.ready_ps =
       std::max(head.submit_ps, s.last_end_ps + gap) + int64_t{head.delay_us} * 1'000'000;
+  if (head.ready_ps <= now_) {
+    make_ready(stream);
+    return;
+  }
   s.state = StreamState::kPending;
   timers_.push({head.ready_ps, head.id, stream});
 }
 
 int64_t EventCore::next_ps() const {
-  int64_t next = timers_.empty() ? kNever : timers_.top().at_ps;
-  for (const Active& active : active_) next = std::min(next, active.due_ps);
-  return next;
+  if (ready_changed_) return now_;
+  return timers_.empty() ? next_due_ : std::min(next_due_, timers_.top().at_ps);
 }
 
 void EventCore::run_until(int64_t limit_ps) {
   for (int64_t next = next_ps(); next <= limit_ps && next != kNever; next = next_ps()) {
-    advance_to(next);
+    now_ = next;
     bool moved = true;
     while (moved) {
-      moved = finish_due();
+      moved = ready_changed_;
+      if (next_due_ <= now_) moved = finish_due() || moved;
       while (!timers_.empty() && timers_.top().at_ps <= now_) {
         const Timer timer = timers_.top();
         timers_.pop();
@@ -107,16 +112,8 @@ void EventCore::run_until(int64_t limit_ps) {
     }
     if (changed_) share();
   }
-}
-
-void EventCore::advance_to(int64_t at_ps) {
-  const int64_t elapsed = at_ps - now_;
-  now_ = at_ps;
-  if (elapsed == 0) return;
-  for (Active& active : active_) {
-    if (active.due_ps == kNever) continue;
-    active.remaining_q16 = std::max<int64_t>(active.remaining_q16 - elapsed * active.speed_q16, 0);
-  }
+  // What is submitted at the limit is ready at once.
+  if (limit_ps != kNever) now_ = std::max(now_, limit_ps);
 }
 
 // Ends all phases that are due now, in order of dispatch. True when one did.
@@ -134,10 +131,10 @@ bool EventCore::finish_due() {
       continue;  // A task without a body ends at once.
     }
     const uint32_t stream = active.stream;
-    release_resources(active);
-    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+    remove_active(i);
     if (pass_queue(stream)) end_head(stream);
   }
+  next_due_ = kNever;  // Until share(), which follows, has looked.
   return moved;
 }
 
@@ -145,15 +142,26 @@ void EventCore::begin_body(Active& active) {
   const int64_t body = streams_[active.stream].head().timing->body_ps;
   active.in_head = false;
   active.remaining_q16 = body * kOne;
-  active.due_ps = body == 0 ? now_ : kNever;  // share() sets it for a body that takes time.
+  active.updated_ps = now_;
+  active.speed_q16 = kOne;
+  active.due_ps = now_ + body;  // Alone on the device; share() knows better.
+  hbm_wanted_mbps_ += std::min<uint64_t>(active.hbm_need_mbps, hbm_mbps_);
+  l2_wanted_mbps_ += std::min<uint64_t>(active.l2_need_mbps, l2_mbps_);
 }
 
-void EventCore::release_resources(const Active& active) {
-  const DvtNpuTaskType type = streams_[active.stream].head().type;
+void EventCore::remove_active(size_t index) {
+  const Active& active = active_[index];
   aic_free_ += active.aic;
   aiv_free_ += active.aiv;
-  if (needs_aicpu(type)) ++aicpu_free_;
-  if (const auto engine = engine_of(type)) engine_busy_[*engine] = false;
+  if (active.line == kAicpu) ++aicpu_free_;
+  engine_busy_[active.line] = false;
+  aic_wanted_ -= active.aic_wanted;
+  aiv_wanted_ -= active.aiv_wanted;
+  if (!active.in_head) {
+    hbm_wanted_mbps_ -= std::min<uint64_t>(active.hbm_need_mbps, hbm_mbps_);
+    l2_wanted_mbps_ -= std::min<uint64_t>(active.l2_need_mbps, l2_mbps_);
+  }
+  active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
 void EventCore::fire_timer(const Timer& timer) {
@@ -161,84 +169,154 @@ void EventCore::fire_timer(const Timer& timer) {
   // Timers of abandoned tasks are still in the queue.
   if (s.queued() == 0 || s.head().id != timer.task) return;
   if (s.state == StreamState::kPending) {
-    s.state = StreamState::kReady;
-    ready_.insert({breaks(Rule::kPriorityOrdersStart) ? 0 : s.priority, s.head().ready_ps,
-                   s.head().id, timer.stream});
+    make_ready(timer.stream);
   } else if (s.state == StreamState::kRunning) {
     end_synchronisation(timer.stream);
   }
 }
 
-void EventCore::dispatch_ready() {
-  for (auto it = ready_.begin(); it != ready_.end();) {
-    const uint32_t stream = it->stream;
-    it = try_dispatch(stream) ? ready_.erase(it) : std::next(it);
-  }
-}
+// ---- Dispatch ----------------------------------------------------------------------------------
 
-bool EventCore::try_dispatch(uint32_t stream) {
-  if (!is_synchronisation(streams_[stream].head().type)) return try_start(stream);
-  start_synchronisation(stream);
-  return true;
-}
-
-std::optional<EventCore::Engine> EventCore::engine_of(DvtNpuTaskType type) const {
-  if (breaks(Rule::kCopiesHaveOwnEngines) && type >= DVT_NPU_COPY_H2D && type <= DVT_NPU_MEMSET) {
-    return kSdma;
-  }
-  switch (type) {
+EventCore::Line EventCore::line_of(const Task& task) const {
+  if (is_synchronisation(task.type)) return kAtOnce;
+  if (needs_aicpu(task.type)) return kAicpu;
+  switch (task.type) {
     case DVT_NPU_COPY_H2D:
-      return kPcieIn;
+      return breaks(Rule::kCopiesHaveOwnEngines) ? kSdma : kPcieIn;
     case DVT_NPU_COPY_D2H:
-      return kPcieOut;
+      return breaks(Rule::kCopiesHaveOwnEngines) ? kSdma : kPcieOut;
     case DVT_NPU_COPY_D2D:
     case DVT_NPU_MEMSET:
       return kSdma;
     default:
-      return std::nullopt;
+      break;
+  }
+  const TaskTiming& timing = *task.timing;
+  if (timing.aic + timing.aiv == 0 || breaks(Rule::kPriorityDoesNotPreempt)) return kSlot;
+  const bool all = task.all_cores || breaks(Rule::kStartsOnAnyCore);
+  if (all && !breaks(Rule::kAllCoresWaits)) return kAllCores;
+  if (timing.aic == 0) return kAiv;
+  return timing.aiv == 0 || breaks(Rule::kMixNeedsVectorCores) ? kAic : kMix;
+}
+
+// Whether what the tasks of a line wait for is free.
+bool EventCore::is_open(Line line) const {
+  switch (line) {
+    case kAic:
+      return aic_free_ > 0;
+    case kAiv:
+      return aiv_free_ > 0;
+    case kMix:
+      return aic_free_ > 0 && aiv_free_ > 0;
+    case kAicpu:
+      return aicpu_free_ > 0;
+    case kPcieIn:
+    case kPcieOut:
+    case kSdma:
+      return !engine_busy_[line];
+    default:
+      return true;
   }
 }
 
-bool EventCore::has_cores(const Task& task) const {
-  const TaskTiming& timing = *task.timing;
-  if (breaks(Rule::kPriorityDoesNotPreempt)) return true;
-  if (breaks(Rule::kMixNeedsVectorCores) && timing.aic > 0) return aic_free_ > 0;
-  const bool all =
-      (task.all_cores || breaks(Rule::kStartsOnAnyCore)) && !breaks(Rule::kAllCoresWaits);
-  if (all) return aic_free_ >= timing.aic && aiv_free_ >= timing.aiv;
-  return (timing.aic == 0 || aic_free_ > 0) && (timing.aiv == 0 || aiv_free_ > 0);
+void EventCore::make_ready(uint32_t stream) {
+  Stream& s = streams_[stream];
+  const Task& head = s.head();
+  s.state = StreamState::kReady;
+  ReadyLine& line = ready_[line_of(head)];
+  line.push_back(
+      {breaks(Rule::kPriorityOrdersStart) ? 0 : s.priority, stream, head.ready_ps, head.id});
+  std::push_heap(line.begin(), line.end(), std::greater<>());
+  ready_changed_ = true;
 }
 
-// Starts a kernel or copy when a stream slot, its engine, and at least one core are free.
-bool EventCore::try_start(uint32_t stream) {
+void EventCore::take(ReadyLine& line, size_t index) {
+  if (index == 0) {
+    std::pop_heap(line.begin(), line.end(), std::greater<>());
+    line.pop_back();
+    return;
+  }
+  line.erase(line.begin() + static_cast<std::ptrdiff_t>(index));
+  std::make_heap(line.begin(), line.end(), std::greater<>());
+}
+
+// The first in line for all cores whose cores are free; the size of the line when there is none.
+size_t EventCore::first_that_fits() const {
+  const ReadyLine& line = ready_[kAllCores];
+  size_t best = line.size();
+  for (size_t i = 0; i < line.size(); ++i) {
+    const TaskTiming& timing = *streams_[line[i].stream].head().timing;
+    if (aic_free_ < timing.aic || aiv_free_ < timing.aiv) continue;
+    if (best == line.size() || line[best] > line[i]) best = i;
+  }
+  return best;
+}
+
+uint32_t EventCore::next_startable() {
+  if (active_.size() >= slots_total_) return kNone;
+  ReadyLine* best_line = nullptr;
+  size_t best = 0;
+  for (size_t l = kSlot; l < kLineCount; ++l) {
+    ReadyLine& line = ready_[l];
+    if (line.empty() || !is_open(static_cast<Line>(l))) continue;
+    const size_t first = l == kAllCores ? first_that_fits() : 0;
+    if (first == line.size()) continue;
+    if (best_line != nullptr && !((*best_line)[best] > line[first])) continue;
+    best_line = &line;
+    best = first;
+  }
+  if (best_line == nullptr) return kNone;
+  const uint32_t stream = (*best_line)[best].stream;
+  take(*best_line, best);
+  return stream;
+}
+
+void EventCore::dispatch_ready() {
+  ready_changed_ = false;
+  ReadyLine& at_once = ready_[kAtOnce];
+  while (!at_once.empty()) {
+    const uint32_t stream = at_once.front().stream;
+    take(at_once, 0);
+    start_synchronisation(stream);
+  }
+  for (uint32_t stream = next_startable(); stream != kNone; stream = next_startable()) {
+    start(stream);
+  }
+}
+
+// Starts a kernel or copy. Precondition: a stream slot, its engine, and at least one core are free.
+void EventCore::start(uint32_t stream) {
   Stream& s = streams_[stream];
   Task& task = s.head();
   const TaskTiming& timing = *task.timing;
-  if (active_.size() >= slots_total_) return false;
-  const auto engine = engine_of(task.type);
-  if (engine && engine_busy_[*engine]) return false;
-  if (!has_cores(task)) return false;
-  if (needs_aicpu(task.type) && aicpu_free_ == 0) return false;
-
   Active active{.stream = stream,
-                .in_head = true,
-                .aic = 0,
-                .aiv = 0,
+                .aic_wanted = timing.aic,
+                .aiv_wanted = timing.aiv,
+                .aic = static_cast<uint16_t>(std::min<uint32_t>(timing.aic, aic_free_)),
+                .aiv = static_cast<uint16_t>(std::min<uint32_t>(timing.aiv, aiv_free_)),
+                .core_need_q16 = timing.core_need_q16,
+                .hbm_need_mbps = timing.hbm_need_mbps,
+                .l2_need_mbps = timing.l2_need_mbps,
                 .speed_q16 = kOne,
-                .remaining_q16 = timing.head_ps * kOne,
-                .due_ps = now_ + timing.head_ps};
-  if (task.hangs) active.due_ps = kNever;
-  active.aic = std::min<uint32_t>(timing.aic, aic_free_);
-  active.aiv = std::min<uint32_t>(timing.aiv, aiv_free_);
+                .line = line_of(task),
+                .in_head = true,
+                .hangs = task.hangs,
+                .remaining_q16 = 0,
+                .updated_ps = now_,
+                .due_ps = task.hangs ? kNever : now_ + timing.head_ps};
   aic_free_ -= active.aic;
   aiv_free_ -= active.aiv;
-  if (needs_aicpu(task.type)) --aicpu_free_;
-  if (engine) engine_busy_[*engine] = true;
+  aic_wanted_ += active.aic_wanted;
+  aiv_wanted_ += active.aiv_wanted;
+  if (active.line == kAicpu) --aicpu_free_;
+  engine_busy_[active.line] = true;
+  next_due_ = std::min(next_due_, active.due_ps);
   active_.push_back(active);
   changed_ = true;
   task.start_ps = now_;
   s.state = StreamState::kRunning;
-  return true;
+  // The next task of a long queue has left the cache; it is needed when this one ends.
+  if (s.queued() > 1) __builtin_prefetch(&s.tasks[s.ended + 1]);
 }
 
 // ---- Synchronisation tasks ---------------------------------------------------------------------
@@ -359,12 +437,14 @@ void EventCore::detach(uint32_t stream) {
   Stream& s = streams_[stream];
   if (s.queued() == 0) return;
   if (s.state == StreamState::kReady) {
-    ready_.erase({s.priority, s.head().ready_ps, s.head().id, stream});
+    ReadyLine& line = ready_[line_of(s.head())];
+    const auto entry = std::find_if(line.begin(), line.end(),
+                                    [&](const ReadyKey& key) { return key.stream == stream; });
+    take(line, static_cast<size_t>(entry - line.begin()));
   }
   for (size_t i = 0; i < active_.size(); ++i) {
     if (active_[i].stream != stream) continue;
-    release_resources(active_[i]);
-    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+    remove_active(i);
     break;
   }
   for (Record& record : records_) std::erase(record.waiters, stream);
@@ -406,16 +486,26 @@ void EventCore::abandon(uint32_t stream, const ErrorDetail& reason) {
 
 // ---- Shared resources --------------------------------------------------------------------------
 
+// While there is enough for all, everything runs at full speed and nothing has to be shared out.
 void EventCore::share() {
   changed_ = false;
-  grant_cores();
-  share_bandwidth(&TaskTiming::hbm_need_mbps, hbm_mbps_);
-  share_bandwidth(&TaskTiming::l2_need_mbps, l2_mbps_);
-  for (Active& active : active_) {
-    if (active.in_head || streams_[active.stream].head().hangs) continue;
-    const int64_t speed = active.speed_q16;
-    active.due_ps = now_ + (active.remaining_q16 + speed - 1) / speed;
+  const bool cores = aic_wanted_ > aic_total_ || aiv_wanted_ > aiv_total_;
+  const bool bandwidth = hbm_wanted_mbps_ > hbm_mbps_ || l2_wanted_mbps_ > l2_mbps_;
+  const bool had_cores = std::exchange(cores_are_short_, cores);
+  const bool had_bandwidth = std::exchange(bandwidth_is_short_, bandwidth);
+  if (cores || had_cores) grant_cores();
+  if (bandwidth || had_bandwidth) {
+    speeds_.clear();
+    for (const Active& active : active_) speeds_.push_back(core_speed(active));
+    // What fits at full speed fits at any.
+    if (hbm_wanted_mbps_ > hbm_mbps_) share_bandwidth(&Active::hbm_need_mbps, hbm_mbps_);
+    if (l2_wanted_mbps_ > l2_mbps_) share_bandwidth(&Active::l2_need_mbps, l2_mbps_);
+    for (size_t i = 0; i < active_.size(); ++i) set_speed(active_[i], speeds_[i]);
+  } else if (cores || had_cores) {
+    for (Active& active : active_) set_speed(active, core_speed(active));
   }
+  next_due_ = kNever;
+  for (const Active& active : active_) next_due_ = std::min(next_due_, active.due_ps);
 }
 
 // In order of dispatch, each gets what it wants of what is left (I2).
@@ -428,50 +518,65 @@ void EventCore::grant_cores() {
   uint32_t aic_left = aic_total_;
   uint32_t aiv_left = aiv_total_;
   for (Active& active : active_) {
-    const TaskTiming& timing = *streams_[active.stream].head().timing;
-    active.aic = std::min<uint32_t>(timing.aic, aic_left);
-    active.aiv = std::min<uint32_t>(timing.aiv, aiv_left);
+    active.aic = static_cast<uint16_t>(std::min<uint32_t>(active.aic_wanted, aic_left));
+    active.aiv = static_cast<uint16_t>(std::min<uint32_t>(active.aiv_wanted, aiv_left));
     aic_left -= active.aic;
     aiv_left -= active.aiv;
-    active.speed_q16 = kOne;
-    if (active.in_head || timing.core_need_q16 == 0) continue;
-    uint64_t share = kOne;
-    if (timing.aic > 0) share = std::min(share, uint64_t{active.aic} * kOne / timing.aic);
-    if (timing.aiv > 0) share = std::min(share, uint64_t{active.aiv} * kOne / timing.aiv);
-    // Only the core-bound part of the body suffers from missing cores.
-    const uint64_t speed = share * kOne / timing.core_need_q16;
-    active.speed_q16 = static_cast<uint32_t>(std::clamp<uint64_t>(speed, 1, kOne));
   }
   aic_free_ = aic_left;
   aiv_free_ = aiv_left;
 }
 
+// With the cores it has, while bandwidth is no limit.
+uint32_t EventCore::core_speed(const Active& active) {
+  const bool complete = active.aic == active.aic_wanted && active.aiv == active.aiv_wanted;
+  if (active.in_head || active.core_need_q16 == 0 || complete) return kOne;
+  uint64_t share = kOne;
+  if (active.aic_wanted > 0) share = uint64_t{active.aic} * kOne / active.aic_wanted;
+  if (active.aiv_wanted > 0) {
+    share = std::min(share, uint64_t{active.aiv} * kOne / active.aiv_wanted);
+  }
+  // Only the core-bound part of the body suffers from missing cores.
+  return static_cast<uint32_t>(std::clamp<uint64_t>(share * kOne / active.core_need_q16, 1, kOne));
+}
+
 // Max-min fair: whoever wants less than an equal part of what is left gets all of it.
-void EventCore::share_bandwidth(uint32_t TaskTiming::*need, uint64_t capacity_mbps) {
-  const auto demand = [&](const Active& active) -> uint64_t {
-    if (active.in_head) return 0;
-    const uint64_t full = streams_[active.stream].head().timing->*need;
-    // A task alone is never slower than its own timing says, whatever the capacity.
-    return std::min(full * active.speed_q16 / kOne, capacity_mbps);
-  };
+void EventCore::share_bandwidth(uint32_t Active::*need, uint64_t capacity_mbps) {
+  demands_.clear();
   uint64_t total = 0;
-  for (const Active& active : active_) total += demand(active);
-  if (total <= capacity_mbps) return;
-  order_.clear();
   for (uint32_t i = 0; i < active_.size(); ++i) {
-    if (demand(active_[i]) > 0) order_.push_back(i);
+    if (active_[i].in_head) continue;
+    // A task alone is never slower than its own timing says, whatever the capacity.
+    const uint64_t demand = std::min(uint64_t{active_[i].*need} * speeds_[i] / kOne, capacity_mbps);
+    if (demand == 0) continue;
+    demands_.emplace_back(demand, i);
+    total += demand;
   }
-  std::stable_sort(order_.begin(), order_.end(),
-                   [&](uint32_t a, uint32_t b) { return demand(active_[a]) < demand(active_[b]); });
+  if (total <= capacity_mbps) return;
+  // Few, and often in order already.
+  for (size_t i = 1; i < demands_.size(); ++i) {
+    for (size_t k = i; k > 0 && demands_[k] < demands_[k - 1]; --k) {
+      std::swap(demands_[k], demands_[k - 1]);
+    }
+  }
   uint64_t left = capacity_mbps;
-  for (size_t i = 0; i < order_.size(); ++i) {
-    Active& active = active_[order_[i]];
-    const uint64_t wanted = demand(active);
-    const uint64_t given = std::min(wanted, left / (order_.size() - i));
+  for (size_t i = 0; i < demands_.size(); ++i) {
+    const auto [wanted, index] = demands_[i];
+    const uint64_t given = std::min(wanted, left / (demands_.size() - i));
     left -= given;
-    active.speed_q16 =
-        static_cast<uint32_t>(std::max<uint64_t>(uint64_t{active.speed_q16} * given / wanted, 1));
+    if (given == wanted) continue;
+    speeds_[index] =
+        static_cast<uint32_t>(std::max<uint64_t>(uint64_t{speeds_[index]} * given / wanted, 1));
   }
+}
+
+void EventCore::set_speed(Active& active, uint32_t speed_q16) {
+  if (active.in_head || active.hangs || speed_q16 == active.speed_q16) return;
+  const int64_t done = (now_ - active.updated_ps) * active.speed_q16;
+  active.remaining_q16 = std::max<int64_t>(active.remaining_q16 - done, 0);
+  active.updated_ps = now_;
+  active.speed_q16 = speed_q16;
+  active.due_ps = now_ + (active.remaining_q16 + speed_q16 - 1) / speed_q16;
 }
 
 }  // namespace davit::npu

@@ -32,9 +32,9 @@
 #include <memory>
 #include <optional>
 #include <queue>
-#include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -222,35 +222,63 @@ class EventCore {
       return std::tie(at_ps, task) > std::tie(other.at_ps, other.task);
     }
   };
+  // Ready tasks wait in one line for each thing that they need, since all of a line wait for the
+  // same: only the first of a line has to be looked at.
+  enum Line : uint8_t {
+    kAtOnce,  // Nothing.
+    kSlot,    // A stream slot only, as all that follow.
+    kAic,
+    kAiv,
+    kMix,
+    kAicpu,
+    kPcieIn,
+    kPcieOut,
+    kSdma,
+    kAllCores,  // The cores that this one wants: every one has to be looked at.
+    kLineCount,
+  };
   struct ReadyKey {
     uint32_t priority;
+    uint32_t stream;
     int64_t ready_ps;
     uint64_t task;
-    uint32_t stream;
-    bool operator<(const ReadyKey& other) const {
-      return std::tie(priority, ready_ps, task) <
+    bool operator>(const ReadyKey& other) const {
+      return std::tie(priority, ready_ps, task) >
              std::tie(other.priority, other.ready_ps, other.task);
     }
   };
-  // A running kernel or copy: first its head at speed 1, then its body at a shared speed.
+  using ReadyLine = std::vector<ReadyKey>;  // A heap, first on top.
+
+  // A running kernel or copy: first its head at speed 1, then its body at a shared speed. Fits a
+  // cache line; nothing else is read to share out cores and bandwidth.
   struct Active {
     uint32_t stream;
-    bool in_head;
-    uint32_t aic, aiv;  // Granted now.
+    uint16_t aic_wanted, aiv_wanted;
+    uint16_t aic, aiv;       // Granted now.
+    uint32_t core_need_q16;  // Of TaskTiming, like the next two.
+    uint32_t hbm_need_mbps, l2_need_mbps;
     uint32_t speed_q16;
-    int64_t remaining_q16;  // Picoseconds of this phase alone on the device, in Q16.
-    int64_t due_ps;         // When this phase ends at the present speed.
+    Line line;
+    bool in_head, hangs;
+    int64_t remaining_q16;  // At `updated_ps`: picoseconds of this phase at full speed, in Q16.
+    int64_t updated_ps;
+    int64_t due_ps;  // When this phase ends at the present speed.
   };
-  enum Engine : uint8_t { kPcieIn, kPcieOut, kSdma, kEngineCount };
+  static_assert(sizeof(Active) <= 64);
 
   // Takes a stream's unfinished tasks away from whatever they run on or wait for.
   void detach(uint32_t stream);
   void arm_head(uint32_t stream);
   void fire_timer(const Timer& timer);
   void dispatch_ready();
-  bool try_dispatch(uint32_t stream);
-  bool try_start(uint32_t stream);
-  [[nodiscard]] bool has_cores(const Task& task) const;
+  [[nodiscard]] Line line_of(const Task& task) const;
+  [[nodiscard]] bool is_open(Line line) const;
+  void make_ready(uint32_t stream);
+  // Takes the first task that can start out of the lines: its stream, or kNone.
+  uint32_t next_startable();
+  [[nodiscard]] size_t first_that_fits() const;
+  static void take(ReadyLine& line, size_t index);
+  void start(uint32_t stream);
   void start_synchronisation(uint32_t stream);
   void release_waiter(uint32_t stream, TaskRef by);
   void reach_record(uint32_t record);
@@ -271,14 +299,15 @@ class EventCore {
   bool pass_queue(uint32_t stream);
   void wake(std::deque<uint32_t>& pending);
 
-  void advance_to(int64_t at_ps);
   bool finish_due();
   void begin_body(Active& active);
   void release_resources(const Active& active);
+  void remove_active(size_t index);
   void share();
   void grant_cores();
-  void share_bandwidth(uint32_t TaskTiming::*need, uint64_t capacity_mbps);
-  [[nodiscard]] std::optional<Engine> engine_of(DvtNpuTaskType type) const;
+  void share_bandwidth(uint32_t Active::*need, uint64_t capacity_mbps);
+  void set_speed(Active& active, uint32_t speed_q16);
+  static uint32_t core_speed(const Active& active);
   [[nodiscard]] std::vector<TaskRef> first_of(DvtNpuTaskType type, uint32_t object) const;
   [[nodiscard]] std::string missing(const Task& task) const;
   [[nodiscard]] std::vector<TaskRef> awaited(uint32_t stream) const;
@@ -302,11 +331,17 @@ class EventCore {
   std::vector<Label> labels_;
   std::vector<Queue> queues_;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
-  std::set<ReadyKey> ready_;
-  std::vector<Active> active_;   // In order of dispatch (I2).
-  std::vector<uint32_t> order_;  // Scratch of share_bandwidth().
+  std::array<ReadyLine, kLineCount> ready_;
+  bool ready_changed_ = false;  // Since dispatch_ready().
+  std::vector<Active> active_;  // In order of dispatch (I2).
+  // What all active tasks want together: cores, and of their bodies at full speed, bandwidth.
+  uint64_t aic_wanted_ = 0, aiv_wanted_ = 0, hbm_wanted_mbps_ = 0, l2_wanted_mbps_ = 0;
+  bool cores_are_short_ = false, bandwidth_is_short_ = false;  // At the last share().
+  int64_t next_due_ = kNever;                                  // The least of active_.
+  std::vector<uint32_t> speeds_;                               // Scratch of share(): new speeds.
+  std::vector<std::pair<uint64_t, uint32_t>> demands_;  // Scratch: with the index in active_.
   uint32_t aic_free_, aiv_free_, aicpu_free_;
-  std::array<bool, kEngineCount> engine_busy_{};
+  std::array<bool, kLineCount> engine_busy_{};
   bool changed_ = false;  // active_ changed since share().
 };
 

@@ -159,7 +159,9 @@ void Npu::reap() {
 // ---- Submission --------------------------------------------------------------------------------
 
 const char* Npu::intern(const char* text) {
-  return text == nullptr ? "" : strings_.emplace(text).first->c_str();
+  if (text == nullptr) return "";
+  const auto known = strings_.find(std::string_view(text));
+  return known != strings_.end() ? known->c_str() : strings_.emplace(text).first->c_str();
 }
 
 const TaskTiming* Npu::timing_of(const DvtTaskCost* cost, const char* op) {
@@ -167,8 +169,10 @@ const TaskTiming* Npu::timing_of(const DvtTaskCost* cost, const char* op) {
   TimingKey key{};
   std::memcpy(key.data(), cost == nullptr ? &kFree : cost, sizeof(DvtTaskCost));
   std::memcpy(key.data() + sizeof(DvtTaskCost), static_cast<void*>(&op), sizeof op);
+  if (last_timing_ != nullptr && key == last_timing_->first) return &last_timing_->second;
   const auto [entry, fresh] = kernel_timings_.try_emplace(key);
   if (fresh) entry->second = kernel_timing(settings_.parameters, cost, op);
+  last_timing_ = &*entry;
   return &entry->second;
 }
 

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -129,8 +131,20 @@ class Npu final : private EventCore::Listener {
   using TimingKey = std::array<char, sizeof(DvtTaskCost) + sizeof(const char*)>;
   struct TimingHash {
     size_t operator()(const TimingKey& key) const {
-      return std::hash<std::string_view>()({key.data(), key.size()});
+      uint64_t hash = 0;
+      for (size_t at = 0; at < key.size(); at += sizeof hash) {
+        uint64_t word = 0;
+        std::memcpy(&word, key.data() + at, sizeof word);
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
+        hash ^= hash >> 32;
+      }
+      return hash;
     }
+  };
+  static_assert(sizeof(TimingKey) % sizeof(uint64_t) == 0);
+  struct StringHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
 
   struct Item {
@@ -215,8 +229,9 @@ class Npu final : private EventCore::Listener {
   size_t queue_entries_;
   uint64_t next_serial_ = 1;  // Orders blocks and tasks.
   uint64_t next_task_ = 0;
-  std::unordered_set<std::string> strings_;
+  std::unordered_set<std::string, StringHash, std::equal_to<>> strings_;
   std::unordered_map<TimingKey, TaskTiming, TimingHash> kernel_timings_;
+  std::pair<const TimingKey, TaskTiming>* last_timing_ = nullptr;  // Kernels often come in rows.
   std::map<std::pair<DvtNpuTaskType, uint64_t>, TaskTiming> copy_timings_;
   std::vector<TaskRecord> records_;
   std::vector<DvtNpuRun> runs_;

@@ -229,9 +229,8 @@ void EventCore::wake(std::deque<uint32_t>& pending) {
   const uint32_t stream = pending.front();
   pending.pop_front();
   Stream& s = streams_[stream];
-  s.state = StreamState::kReady;
   s.head().ready_ps = now_;
-  ready_.insert({s.priority, now_, s.head().id, stream});
+  make_ready(stream);
 }
 
 bool EventCore::pass_queue(uint32_t stream) {
@@ -242,7 +241,7 @@ bool EventCore::pass_queue(uint32_t stream) {
   const bool reads = task.type == DVT_NPU_QUEUE_DEQUEUE;
   if (reads ? queue.size() == 0 : queue.size() >= queue.depth) {
     s.state = StreamState::kWaiting;
-    if (breaks(Rule::kPendingFreesAicpu)) --aicpu_free_;
+    if (breaks(Rule::kPendingFreesAicpu)) --aicpu_free_;  // Which came back just now.
     (reads ? queue.readers : queue.writers).push_back(stream);
     return false;
   }

@@ -1,5 +1,4 @@
-// The same program gives the same picoseconds; random programs keep all invariants; and the speed.
-#include <chrono>
+// The same program gives the same picoseconds; random programs keep all invariants.
 #include <random>
 #include <string>
 #include <vector>
@@ -112,33 +111,5 @@ TEST_CASE("64 streams of random work: same times twice, all invariants hold") {
     bool stalled = false;
     for (const DvtNpuTask& task : a) stalled = stalled || task.stall_ps > 0;
     CHECK(stalled);
-  }
-}
-
-TEST_CASE("speed: simulated tasks per second (for information)") {
-  constexpr int kTasks = 200'000;
-  // One task at a time, and as many as there are stream slots.
-  for (const char* host : {"host.enqueue=9", "host.enqueue=0.2"}) {
-    DvtNpuOptions options;
-    dvt_npu_options_init(&options);
-    options.timing_only = 1;
-    options.no_records = 1;
-    options.override = &host;
-    options.override_count = 1;
-    DvtNpu* raw = nullptr;
-    REQUIRE(dvt_npu_create(&options, &raw, nullptr) == DVT_OK);
-    const NpuPtr npu(raw);
-    std::vector<DvtStream*> streams;
-    for (uint32_t i = 0; i < kStreams; ++i) streams.push_back(make_stream(npu.get()));
-    const DvtTaskCost cost = vector_cost(1000);
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kTasks; ++i) {
-      if (launch_timing(npu.get(), streams[static_cast<size_t>(i) % kStreams], cost) != DVT_OK) {
-        FAIL("launch failed");
-      }
-    }
-    REQUIRE(dvt_npu_synchronize(npu.get(), -1) == DVT_OK);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    MESSAGE(std::string(host) << " us: " << kTasks / seconds.count() << " tasks per second");
   }
 }
