@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace davit::npu {
 namespace {
@@ -36,6 +37,11 @@ uint32_t dtype_bytes(DvtDType dtype) {
 double cube_k(const Parameters& p, uint32_t element_bytes) {
   if (element_bytes == 1) return p.cube_k_i8;
   return element_bytes == 2 ? p.cube_k_f16 : p.cube_k_f32;
+}
+
+// Vector units that work beside one cube unit.
+double vector_units(const Parameters& p) {
+  return p.combined_cores > 0 ? 1 : 2;
 }
 
 // Fills in body, need and demand fields from pipe cycles and traffic.
@@ -112,11 +118,15 @@ Tiling evaluate(const Parameters& p, const Product& x, double cores, uint32_t bm
   const double exchange = x.vector_elements * 8;  // Cube to vector: f32 or i32 out, and in again.
   t.l2 = tiles_n * x.a_bytes + tiles_m * x.b_bytes + x.c_bytes + partial_sums + exchange;
   t.hbm = operand_reads(p, x) + x.c_bytes;
-  const double mte2_core = t.rounds * std::ceil((a_round + b_round) / p.mte2_aic_rate);
+  // A right operand of bytes lies in rows of n: a tile takes one burst from each of its rows. Wider
+  // ones lie in fractals.
+  const double bursts = x.element == 1 ? k : 0;
+  const double b_cycles = std::max(b_round / p.mte2_aic_rate, bursts * p.mte2_burst_cycles);
+  const double mte2_core = t.rounds * std::ceil(a_round / p.mte2_aic_rate + b_cycles);
   t.mte2 = std::max({mte2_core, rate_cycles(p, t.hbm, p.hbm_gbps * p.hbm_efficiency),
                      rate_cycles(p, t.l2, p.l2_gbps * p.l2_efficiency)});
   if (x.vector_elements > 0) {
-    const double vector_cores = std::min(p.aiv_cores, 2 * t.cores);
+    const double vector_cores = std::min(p.aiv_cores, vector_units(p) * t.cores);
     t.vec = std::ceil(x.vector_cycles / vector_cores) + p.vector_start_cycles;
   }
 
@@ -205,7 +215,7 @@ TaskTiming cube_timing(const Parameters& p, const DvtTaskCost& cost,
   const double family_head = cost.kind == DVT_TASK_CONV ? p.conv_head_us : p.matmul_head_us;
   out.type = mix ? DVT_NPU_MIX_AIC : DVT_NPU_AI_CORE;
   out.aic = static_cast<uint16_t>(t.cores);
-  out.aiv = mix ? static_cast<uint16_t>(std::min(p.aiv_cores, 2 * t.cores)) : 0;
+  out.aiv = mix ? static_cast<uint16_t>(std::min(p.aiv_cores, vector_units(p) * t.cores)) : 0;
   out.head_ps = us_to_ps(own.head_us.value_or(family_head) + (mix ? p.mix_head_us : 0));
   out.pipe_cycles[DVT_NPU_PIPE_MAC] = round_up(t.mac);
   out.pipe_cycles[DVT_NPU_PIPE_MTE1] = round_up(t.mte1);
@@ -264,6 +274,56 @@ TaskTiming vector_timing(const Parameters& p, const DvtTaskCost& cost,
   return out;
 }
 
+bool is_attention(std::string_view op) {
+  return op.find("Attention") != std::string_view::npos;
+}
+
+// Fused attention: batch heads of m queries by n keys; k: the extents of a key and of a value
+// together. A cube core takes 128 queries and goes through all keys: both products there, softmax
+// on its vector units meanwhile. Scores pass through L2: f32 out and in, probabilities in 16 bits
+// out and in. L2 has channels of their own for reads and writes, so that the reads count: they are
+// more.
+TaskTiming attention_timing(const Parameters& p, const DvtTaskCost& cost,
+                            const OperatorParameters& own) {
+  constexpr double kRows = 128;
+  const Product x = product_of(p, cost);
+  const double wanted = cost.block_dim == 0 ? p.aic_cores : cost.block_dim;
+  const double tiles = x.batch * ceil_div(x.m, kRows);
+  const double cores = std::min({p.aic_cores, wanted, tiles});
+  const double rounds = ceil_div(tiles, cores);
+  const double rows = std::min(kRows, x.m);
+
+  const double fractals = ceil_div(rows, 16) * ceil_div(x.n, 16) * ceil_div(x.k, x.fractal_k);
+  const double mac = rounds * std::ceil(fractals * p.cube_fractal_cycles + p.cube_round_cycles);
+  const double repeats = ceil_div(rows * x.n * 4, p.vector_repeat_bytes);
+  const double vec =
+      rounds * std::ceil(repeats * p.attention_passes / vector_units(p) + p.vector_start_cycles);
+  const double keys_bytes = x.n * x.k * x.element;
+  const double mte2_core = rounds * std::ceil(keys_bytes / p.mte2_aic_rate);
+  const double mte1 = rounds * std::ceil(keys_bytes / p.mte1_l0b_rate);
+  TaskTiming out;
+  out.hbm_bytes =
+      round_up(static_cast<double>(cost.read_bytes) + static_cast<double>(cost.write_bytes));
+  out.l2_bytes = round_up(tiles * keys_bytes + x.batch * x.m * x.n * (4 + 2));
+  const double mte2 = std::max(
+      {mte2_core, rate_cycles(p, static_cast<double>(out.hbm_bytes), p.hbm_gbps * p.hbm_efficiency),
+       rate_cycles(p, static_cast<double>(out.l2_bytes), p.l2_gbps * p.l2_efficiency)});
+  out.type = DVT_NPU_MIX_AIC;
+  out.aic = static_cast<uint16_t>(cores);
+  out.aiv = static_cast<uint16_t>(std::min(p.aiv_cores, vector_units(p) * cores));
+  out.head_ps = us_to_ps(own.head_us.value_or(p.attention_head_us));
+  out.pipe_cycles[DVT_NPU_PIPE_MAC] = round_up(mac);
+  out.pipe_cycles[DVT_NPU_PIPE_VEC] = round_up(vec);
+  out.pipe_cycles[DVT_NPU_PIPE_MTE1] = round_up(mte1);
+  out.pipe_cycles[DVT_NPU_PIPE_MTE2] = round_up(mte2);
+  out.tile = {static_cast<uint32_t>(kRows), static_cast<uint32_t>(std::min(x.n, 4e9)), 1};
+  std::array<double, 4> pipes = {mac, vec, mte1, mte2};
+  std::sort(pipes.begin(), pipes.end(), std::greater<>());
+  finish(p, out, std::max({mac, vec, mte1, mte2_core}),
+         std::ceil(pipes[0] + p.overlap_second * pipes[1]));
+  return out;
+}
+
 TaskTiming aicpu_timing(const Parameters& p, const DvtTaskCost& cost,
                         const OperatorParameters& own) {
   TaskTiming out;
@@ -297,7 +357,9 @@ TaskTiming kernel_timing(const Parameters& parameters, const DvtTaskCost* cost,
   switch (cost->kind) {
     case DVT_TASK_MATMUL:
     case DVT_TASK_CONV:
-      out = cube_timing(parameters, *cost, own);
+      out = cost->kind == DVT_TASK_MATMUL && is_attention(operator_type(op))
+                ? attention_timing(parameters, *cost, own)
+                : cube_timing(parameters, *cost, own);
       break;
     case DVT_TASK_AICPU:
       out = aicpu_timing(parameters, *cost, own);
@@ -308,6 +370,11 @@ TaskTiming kernel_timing(const Parameters& parameters, const DvtTaskCost* cost,
   }
   out.read_bytes = cost->read_bytes;
   out.write_bytes = cost->write_bytes;
+  if (parameters.combined_cores > 0 && out.aiv > 0) {
+    out.aic = std::max(out.aic, out.aiv);
+    out.aiv = 0;
+    out.type = DVT_NPU_AI_CORE;
+  }
   return out;
 }
 

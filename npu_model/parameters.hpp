@@ -48,6 +48,7 @@ struct Parameters {
   double clock_mhz = 0;              // core.clock
   double aic_cores = 0;              // core.aic
   double aiv_cores = 0;              // core.aiv
+  double combined_cores = 0;         // core.combined: 1: cube cores do the vector work, too
   double aicpu_cores = 0;            // core.aicpu
   double hbm_capacity_gib = 0;       // hbm.capacity
   double hbm_gbps = 0;               // hbm.bandwidth
@@ -64,6 +65,7 @@ struct Parameters {
   double mte1_l0a_rate = 0;          // mte1.l0a
   double mte1_l0b_rate = 0;          // mte1.l0b
   double mte2_aic_rate = 0;          // mte2.aic
+  double mte2_burst_cycles = 0;      // mte2.burst
   double fixp_rate = 0;              // fixp.rate
   double fixp_start_cycles = 0;      // fixp.start
   double vector_repeat_bytes = 0;    // vector.repeat
@@ -76,6 +78,8 @@ struct Parameters {
   double matmul_head_us = 0;         // matmul.head
   double conv_head_us = 0;           // conv.head
   double matmul_split_k_us = 0;      // matmul.split_k
+  double attention_head_us = 0;      // attention.head
+  double attention_passes = 0;       // attention.softmax
   double mix_head_us = 0;            // mix.head
   double vector_head_us = 0;         // vector.head
   double vector_gbps = 0;            // vector.bandwidth

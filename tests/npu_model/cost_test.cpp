@@ -87,6 +87,68 @@ TEST_CASE("golden: a large product") {
   CHECK(task.body_cycles == 340683);
 }
 
+TEST_CASE("golden: a right operand of bytes comes row by row") {
+  auto npu = make_npu();
+  const DvtNpuTask task = estimate(npu.get(), matmul_cost(16, 64, 16, DVT_I8));
+  // One tile, two fractals of 16 x 16 x 32.
+  //   MAC   ceil(2 * 0.992 + 30)                                         = 32
+  //   FIXP  ceil(35 + 16*16*4 / 134)                                     = 43
+  //   MTE2  ceil(16*64 / 87 + 64 rows * 4.5) = ceil(11.8 + 288)          = 300
+  //   body  ceil(300 + 0.05 * 43)                                        = 303
+  CHECK(task.pipe_cycles[DVT_NPU_PIPE_MAC] == 32);
+  CHECK(task.pipe_cycles[DVT_NPU_PIPE_MTE2] == 300);
+  CHECK(task.body_cycles == 303);
+}
+
+TEST_CASE("golden: fused attention") {
+  auto npu = make_npu();
+  DvtTaskCost cost = matmul_cost(1024, 256, 1024);  // 1024 queries and keys of 128.
+  cost.read_bytes = 3 * 1024 * 128 * 2;
+  cost.write_bytes = 1024 * 128 * 2;
+  for (const char* op : {"davit.fused::Attention(1)", "FlashAttention"}) {
+    const DvtNpuTask task = estimate(npu.get(), cost, op);
+    // Eight blocks of 128 queries on eight cores, 1024 keys each.
+    //   MAC   ceil(8 * 64 * 16 * 0.992 + 30)                             = 8157
+    //   VEC   128 * 1024 * 4 / 256 repeats * 16 / 2 units + 15           = 16399
+    //   MTE2  core: ceil(1024 * 256 * 2 / 87)                            = 6027
+    //   MTE1  ceil(1024 * 256 * 2 / 131)                                 = 4003
+    //   body  ceil(16399 + 0.05 * 8157)                                  = 16807
+    CHECK(task.pipe_cycles[DVT_NPU_PIPE_MAC] == 8157);
+    CHECK(task.pipe_cycles[DVT_NPU_PIPE_VEC] == 16399);
+    CHECK(task.pipe_cycles[DVT_NPU_PIPE_MTE2] == 6027);
+    CHECK(task.pipe_cycles[DVT_NPU_PIPE_MTE1] == 4003);
+    CHECK(task.body_cycles == 16807);
+    CHECK(task.head_ps == 12'000'000);
+    CHECK(task.block_dim == 8);
+    CHECK(task.l2_bytes == 8 * 1024 * 256 * 2 + 1024 * 1024 * 6);
+    CHECK(task.type == DVT_NPU_MIX_AIC);
+  }
+}
+
+TEST_CASE("every built-in SoC runs kernels of all kinds; combined cores do both kinds of work") {
+  REQUIRE(dvt_npu_soc_count() == 7);
+  for (uint32_t i = 0; i < dvt_npu_soc_count(); ++i) {
+    const std::string soc = dvt_npu_soc_name(i);
+    CAPTURE(soc);
+    auto npu = make_npu({.timing_only = true, .soc = soc.c_str()});
+    const bool combined = soc == "910A" || soc == "310P3";
+    CHECK(parameter_of(npu.get(), "core.combined") == (combined ? 1 : 0));
+    DvtStream* vector = make_stream(npu.get());
+    DvtStream* cube = make_stream(npu.get());
+    CHECK(launch_timing(npu.get(), vector, vector_cost(uint64_t{1} << 28), "vector") == DVT_OK);
+    dvt_npu_host_advance(npu.get(), 1'000'000);
+    CHECK(launch_timing(npu.get(), cube, matmul_cost(4096, 4096, 4096), "cube") == DVT_OK);
+    CHECK(dvt_npu_synchronize(npu.get(), -1) == DVT_OK);
+    const DvtNpuTask first = task_named(npu.get(), "vector");
+    const DvtNpuTask second = task_named(npu.get(), "cube");
+    CHECK(first.type == (combined ? DVT_NPU_AI_CORE : DVT_NPU_AI_VECTOR_CORE));
+    CHECK((second.start_ps >= first.end_ps) == combined);
+    // The cube is never faster than its peak.
+    const double fractals = 4096.0 * 4096 * 4096 / 4096 / parameter_of(npu.get(), "core.aic");
+    CHECK(static_cast<double>(second.body_cycles) > 0.99 * fractals);
+  }
+}
+
 TEST_CASE("golden: a vector operator") {
   auto npu = make_npu();
   const DvtNpuTask task = estimate(npu.get(), vector_cost(6144, 200));

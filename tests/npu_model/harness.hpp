@@ -41,6 +41,7 @@ struct DeviceSettings {
   std::vector<const char*> overrides = {};
   uint64_t seed = 0;
   bool check_order = false;
+  const char* soc = nullptr;
 };
 
 inline NpuPtr make_npu(const DeviceSettings& settings = {}) {
@@ -50,6 +51,7 @@ inline NpuPtr make_npu(const DeviceSettings& settings = {}) {
   options.timing_only = settings.timing_only ? 1 : 0;
   options.hang = settings.hang;
   options.seed = settings.seed;
+  if (settings.soc != nullptr) options.soc = settings.soc;
   options.check_order = settings.check_order ? 1 : 0;
   options.override = settings.overrides.data();
   options.override_count = settings.overrides.size();
