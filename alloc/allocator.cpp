@@ -24,6 +24,7 @@ DvtAllocator::DvtAllocator(const DvtAllocatorOptions& options)
                          ? davit::checked_align(limit_bytes_, segment_bytes_).value_or(UINT64_MAX)
                          : limit_bytes_),
       watermark_bytes_(std::min(options.watermark_bytes, ceiling_bytes_)),
+      is_careful_(options.source->commit == nullptr || options.limit_bytes != UINT64_MAX),
       keeps_whole_(options.source->commit == nullptr) {}
 
 DvtCode DvtAllocator::acquire_slowly(uint64_t bytes, uint32_t owner, SpanId* out) {

@@ -48,7 +48,7 @@ struct DvtAllocator {
     davit::alloc::SpanId id = heap_.take_exact(wanted, owner);
     if (id == 0) {
       const auto [found, is_loose] = heap_.settle_and_find(wanted);
-      if (found == 0 || passes_limit(wanted) || may_stay_whole(found) || !heap_.prepare(1)) {
+      if (found == 0 || (is_careful_ && is_refused(found, wanted)) || !heap_.prepare(1)) {
         if (is_loose) heap_.list_loose(found);
         return acquire_slowly(bytes, owner, out);
       }
@@ -104,6 +104,9 @@ struct DvtAllocator {
   [[nodiscard]] bool passes_limit(uint32_t units) const {
     return heap_.live_units() + units > limit_units_;
   }
+  [[nodiscard]] bool is_refused(davit::alloc::SpanId id, uint32_t units) const {
+    return passes_limit(units) || may_stay_whole(id);
+  }
   [[nodiscard]] bool may_stay_whole(davit::alloc::SpanId id) const {
     return keeps_whole_ && heap_[id].is_whole_range();
   }
@@ -151,6 +154,7 @@ struct DvtAllocator {
   uint64_t limit_units_;
   uint64_t ceiling_bytes_;  // The limit of what is taken from the source.
   uint64_t watermark_bytes_;
+  bool is_careful_;   // is_refused() may say so.
   bool keeps_whole_;  // Ranges of the source are worth keeping whole: it does not commit.
   uint64_t malloc_count_ = 0;
   uint64_t free_count_ = 0;

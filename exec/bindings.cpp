@@ -209,6 +209,61 @@ void DvtExecutor::attach(uint32_t slot, const void* data) {
   }
 }
 
+Status DvtExecutor::bind_arena(void* base, size_t bytes) {
+  const auto refuse = [](const char* message, std::string expected, std::string got) {
+    return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                              .stage = DVT_STAGE_BIND,
+                              .message = message,
+                              .expected = std::move(expected),
+                              .got = std::move(got)});
+  };
+  if (!loaded_) return {DVT_FAILED_STATE, DVT_STAGE_BIND, "the executor is unloaded"};
+  if (recovery_pending_) {
+    return {DVT_FAILED_STATE, DVT_STAGE_BIND, "work of a run that failed may still use the arena"};
+  }
+  auto* to = static_cast<std::byte*>(base);
+  if (to == nullptr) to = block_.at<std::byte>(layout_.values);
+  if (base != nullptr && bytes < view_.arena_bytes) {
+    return refuse("the arena is too small", std::to_string(view_.arena_bytes) + " bytes",
+                  std::to_string(bytes) + " bytes");
+  }
+  if (reinterpret_cast<uintptr_t>(to) % view_.arena_alignment != 0) {
+    return refuse("the arena is not aligned",
+                  "an address that is a multiple of " + std::to_string(view_.arena_alignment),
+                  address_text(to));
+  }
+  if (to == arena_) return {};
+  // Init may have made values that Main reads.
+  if (init_.count > 0) std::memmove(to, arena_, view_.arena_bytes);
+  arena_ = to;
+  for (uint32_t value = 0; value < view_.values.count; ++value) {
+    if (view_.values.kind[value] != davit::exec::ValueKind::kPlanned) continue;
+    cells_[value].data = arena_ + view_.values.offset[value];
+  }
+  shapes_valid_ = false;  // What the shape nodes have computed is elsewhere.
+  ready_ = false;
+  return {};
+}
+
+// What is bound must not be overwritten by planned values, nor they by it.
+Status DvtExecutor::check_arena_apart() const {
+  if (arena_ == block_.at<std::byte>(layout_.values)) return {};
+  const auto begin = reinterpret_cast<uintptr_t>(arena_);
+  for (uint32_t slot = 0; slot < port_count(); ++slot) {
+    const auto data = reinterpret_cast<uintptr_t>(bindings_[slot].data);
+    const bool apart =
+        data >= begin ? data - begin >= view_.arena_bytes : begin - data >= bindings_[slot].bytes;
+    if (bindings_[slot].bytes == 0 || apart) continue;
+    return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                              .stage = DVT_STAGE_BIND,
+                              .message = "a bound buffer overlaps the arena",
+                              .tensor = view_.strings[port_at(slot).name],
+                              .expected = "memory of its own",
+                              .got = "memory of planned values"});
+  }
+  return {};
+}
+
 Status DvtExecutor::check_bindings() {
   if (!loaded_) return {DVT_FAILED_STATE, DVT_STAGE_RUN, "the executor is unloaded"};
   for (uint32_t slot = 0; slot < port_count(); ++slot) {
@@ -224,6 +279,7 @@ Status DvtExecutor::check_bindings() {
         .hint = input ? "call dvt_executor_bind_input()" : "call dvt_executor_bind_output()"});
   }
   if (Status status = check_overlaps(); !status.ok()) return status;
+  if (Status status = check_arena_apart(); !status.ok()) return status;
   ready_ = true;
   return {};
 }

@@ -98,6 +98,7 @@ struct DvtExecutor {
 
   davit::Status bind_input(uint32_t index, const void* data, size_t bytes);
   davit::Status bind_output(uint32_t index, void* data, size_t bytes);
+  davit::Status bind_arena(void* base, size_t bytes);
   // The shape comes with the data.
   davit::Status bind_input_tensor(uint32_t index, const DvtTensor& tensor, const void* data);
   davit::Status output_tensor(uint32_t index, DvtTensor& tensor, const void*& data) const;
@@ -162,6 +163,7 @@ struct DvtExecutor {
                      size_t bytes);
   davit::Status check_bindings();
   davit::Status check_overlaps();
+  [[nodiscard]] davit::Status check_arena_apart() const;
   [[nodiscard]] const davit::exec::PortView& port_at(uint32_t slot) const;
   [[nodiscard]] uint32_t port_count() const;
 
@@ -193,6 +195,7 @@ struct DvtExecutor {
   DvtRuntime* runtime_;
   DvtCell* cells_;
   davit::exec::Binding* bindings_;
+  std::byte* arena_ = nullptr;  // Of planned values: in block_, or the caller's.
   davit::exec::StepList init_, main_, deinit_;
   std::vector<davit::exec::StepList> bodies_;  // By graph; empty for graphs that are no body.
 

@@ -135,6 +135,13 @@ DvtCode dvt_executor_bind_output(DvtExecutor* executor, uint32_t index, void* da
   });
 }
 
+DvtCode dvt_executor_bind_arena(DvtExecutor* executor, void* base, size_t bytes, DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    return executor->bind_arena(base, bytes);
+  });
+}
+
 DvtCode dvt_executor_bind_input_tensor(DvtExecutor* executor, uint32_t index,
                                        const DvtTensor* tensor, const void* data, DvtError* error) {
   return guarded(error, DVT_STAGE_BIND, [&]() -> Status {

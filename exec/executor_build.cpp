@@ -10,7 +10,7 @@ using davit::exec::StepList;
 using davit::exec::ValueKind;
 
 void DvtExecutor::build_cells() {
-  std::byte* const values = block_.at<std::byte>(layout_.values);
+  arena_ = block_.at<std::byte>(layout_.values);
   auto* shape = block_.at<DvtTensor>(layout_.shapes);
   for (uint32_t value = 0; value < view_.values.count; ++value) {
     DvtCell& cell = cells_[value];
@@ -22,7 +22,7 @@ void DvtExecutor::build_cells() {
       cell.tensor = shape++;
     }
     if (view_.values.kind[value] == ValueKind::kPlanned) {
-      cell.data = values + view_.values.offset[value];
+      cell.data = arena_ + view_.values.offset[value];
     } else if (view_.values.kind[value] == ValueKind::kConstant) {
       // Verifier: no node writes a constant.
       cell.data = const_cast<std::byte*>(view_.constant_data(value));

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/address_sanitizer.h"
 #include "base/checked.hpp"
 #include "exec/executor.hpp"
 
@@ -13,8 +14,9 @@ using davit::exec::GraphView;
 
 namespace {
 
-// Address space, of which a process has room for thousands of executors.
-constexpr uint64_t kHeapRangeBytes = uint64_t{16} << 30;
+// Address space, of which a process has room for thousands of executors. AddressSanitizer pays for
+// what is given back by the byte.
+constexpr uint64_t kHeapRangeBytes = uint64_t{DVT_ADDRESS_SANITIZER ? 1U : 256U} << 26;
 // Below this limit memory is taken in small steps.
 constexpr uint64_t kTightHeapBytes = uint64_t{64} << 20;
 constexpr uint64_t kTightSegmentBytes = uint64_t{64} << 10;

@@ -215,6 +215,14 @@ DVT_API DVT_NODISCARD DvtCode dvt_executor_output_tensor(const DvtExecutor* exec
                                                          uint32_t index, DvtTensor* tensor,
                                                          const void** data, DvtError* error);
 
+/* From the next run on, planned values live in memory of the caller's: at least
+ * DvtImageInfo.arena_bytes from `base`, aligned to 64 (an error names what an image needs beyond
+ * that), and no bound buffer overlaps it. It stays until another is bound or the executor is gone;
+ * executors that do not run at the same time may share it. NULL and 0: the executor's own again.
+ * May be called between any two runs. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_arena(DvtExecutor* executor, void* base,
+                                                      size_t bytes, DvtError* error);
+
 /* Counters since the executor was made. */
 typedef struct DvtExecutorStatistics {
   uint64_t shape_hits, shape_misses; /* Shapes remembered, and worked out anew. */

@@ -272,6 +272,11 @@ class Executor {
                         static_cast<const DvtTensor*>(&tensor),
                         static_cast<const void*>(data.data()));
   }
+  // Memory for planned values, see dvt_executor_bind_arena(); an empty span: the executor's own.
+  Error bind_arena(std::span<std::byte> memory) {
+    return detail::call(dvt_executor_bind_arena, get(), static_cast<void*>(memory.data()),
+                        memory.size());
+  }
   // Gives an output with a dynamic shape back to the executor's own memory.
   Error unbind_output(uint32_t index) {
     return detail::call(dvt_executor_bind_output, get(), index, static_cast<void*>(nullptr),
