@@ -294,6 +294,9 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   model.provenance = provenance_of(module, options);
   report.aliased_nodes = lowered->aliased_nodes;
   report.joined_nodes = lowered->joined_nodes;
+  report.launch_edges_removed = lowered->launch_edges_removed;
+  report.launch_edges_kept = lowered->launch_edges_kept;
+  report.why_edges_kept = lowered->why_edges_kept;
 
   stages.start("plan memory");
   auto method = lowering::place_values(*lowered, options.plan_budget_ms);
