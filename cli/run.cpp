@@ -49,10 +49,17 @@ class RunCommand final : public Command {
   Status check_options(OptionSet& options);
   // When it is the time of --timeout that is up, says so in the words of the watchdog.
   [[nodiscard]] Status watched(Status status) const {
-    const bool ours =
-        watchdog_ != nullptr && status.code() == DVT_TIMEOUT && watchdog_->seconds_left() <= 0;
-    return ours ? watchdog_->failure() : std::move(status);
+    const bool ours = execution_.timeout_seconds() > 0 && status.code() == DVT_TIMEOUT &&
+                      watchdog_->seconds_left() <= 0;
+    if (!ours) return status;
+    watchdog_->say_waits();
+    return watchdog_->failure();
   }
+  // Of --timeout; negative without.
+  [[nodiscard]] double seconds_left() const {
+    return execution_.timeout_seconds() > 0 ? watchdog_->seconds_left() : -1;
+  }
+  Status run_and_report(Session& session, Runner& runner);
   // Runs `iterations_` times on `inputs`; the first run's time apart.
   Status execute(Session& session, Runner& runner, std::span<const HostTensor> inputs);
   Status run_test_sets(Session& session, Runner& runner);
@@ -75,6 +82,7 @@ class RunCommand final : public Command {
   std::string test_data_;
   ToleranceArguments tolerances_;
   uint64_t iterations_ = 1;
+  bool watch_ = false;
   bool profile_ = false;
   std::string profile_csv_, trace_, memory_csv_;
   bool memory_ = false;
@@ -82,7 +90,7 @@ class RunCommand final : public Command {
   std::optional<NodeRegex> dump_regex_;
 
   // State of one run.
-  Watchdog* watchdog_ = nullptr;  // Null without --timeout.
+  Watchdog* watchdog_ = nullptr;  // Null without --timeout and --watch.
   std::vector<PortType> inputs_, outputs_;
   LoadedModel model_;
   DeviceHandle device_;
@@ -106,6 +114,7 @@ void RunCommand::add_options(OptionSet& options) {
   options.add("--iterations", iterations_, kIterations, "Times to run", "once");
   execution_.add_run(options);
   execution_.add_device(options);
+  options.add("--watch", watch_, "On SIGUSR1, say who waits for whom (runs are observed)", "");
   options.group("Report");
   options.add("--profile", profile_, "Tables of time by node and by operator (separate runs)", "");
   options.add("--profile-csv", profile_csv_, "Write the profile of every node to this file",
@@ -183,9 +192,9 @@ Status RunCommand::execute(Session& session, Runner& runner, std::span<const Hos
   set_stage("run");
   std::vector<double> times_ns;
   for (uint64_t i = 0; i < iterations_; ++i) {
-    auto time_ns = watchdog_ == nullptr ? runner.run()
-                                        : runner.run_limited(watchdog_->seconds_left(),
-                                                             &Watchdog::observe, watchdog_);
+    auto time_ns = watchdog_ == nullptr
+                       ? runner.run()
+                       : runner.run_limited(seconds_left(), &Watchdog::observe, watchdog_);
     if (!time_ns.ok()) return watched(std::move(time_ns.status()));
     times_ns.push_back(*time_ns);
   }
@@ -388,8 +397,8 @@ Status RunCommand::record_trace(Runner& runner) {
   execution_trace_.emplace(*model_.image, /*executor_id=*/1, runner.schedule().workers);
   for (uint64_t i = 0; i < iterations_; ++i) {
     execution_trace_->begin_run();
-    const double seconds = watchdog_ == nullptr ? -1 : watchdog_->seconds_left();
-    auto time_ns = runner.run_limited(seconds, &exec::ExecutionTrace::observe, &*execution_trace_);
+    auto time_ns =
+        runner.run_limited(seconds_left(), &exec::ExecutionTrace::observe, &*execution_trace_);
     execution_trace_->end_run(time_ns.status().code(), runner.schedule());
     if (!time_ns.ok()) return watched(std::move(time_ns.status()));
   }
@@ -418,10 +427,12 @@ Status RunCommand::run(Session& session, OptionSet& options) {
   session.echo_settings(options);
   if (!status.ok()) return status;
   Watchdog watchdog(session, execution_.timeout_seconds());
+  if (execution_.timeout_seconds() > 0 || watch_) watchdog_ = &watchdog;
   if (execution_.timeout_seconds() > 0) {
-    watchdog_ = &watchdog;
     session.log("runs look at the clock and are observed because of --timeout\n");
   }
+  std::optional<WaitsOnSignal> waits_on_signal;
+  if (watch_) waits_on_signal.emplace(watchdog);
   auto model = execution_.open(session, options);
   if (!model.ok()) return std::move(model.status());
   model_ = std::move(*model);
@@ -437,24 +448,32 @@ Status RunCommand::run(Session& session, OptionSet& options) {
   auto runner = Runner::create(model_.image.get(), device_.device(),
                                execution_.synchronize_timeout_us(), *workers, execution_.memory());
   if (!runner.ok()) return std::move(runner.status());
-  report_model(session, execution_.model(), model_, runner->create_ns());
+  watchdog.ask([&] { return runner->describe_waits(); });
+  status = run_and_report(session, *runner);
+  watchdog.ask({});
+  return status;
+}
+
+Status RunCommand::run_and_report(Session& session, Runner& runner) {
+  report_model(session, execution_.model(), model_, runner.create_ns());
+  Status status;
   if (!test_data_.empty()) {
-    status = run_test_sets(session, *runner);
+    status = run_test_sets(session, runner);
   } else {
     set_stage("input");
     auto inputs = execution_.inputs(session, inputs_);
     if (!inputs.ok()) return std::move(inputs.status());
-    status = execute(session, *runner, *inputs);
-    if (status.ok()) report_outputs(session, *runner);
-    if (status.ok()) status = check_and_save(session, *runner);
-    if (status.ok()) status = dump_nodes(session, *runner, *inputs);
-    if (status.ok()) status = observe(session, *runner);
+    status = execute(session, runner, *inputs);
+    if (status.ok()) report_outputs(session, runner);
+    if (status.ok()) status = check_and_save(session, runner);
+    if (status.ok()) status = dump_nodes(session, runner, *inputs);
+    if (status.ok()) status = observe(session, runner);
   }
   if (!status.ok()) return status;
   status = report_device(session);
   if (!status.ok()) return status;
   set_stage("unload");
-  status = runner->unload();
+  status = runner.unload();
   if (compared_ > 0) set_stage("compare");  // What a mismatch is reported under.
   return status;
 }

@@ -85,6 +85,7 @@ Result<double> Runner::run_observed(DvtNodeObserver observer, void* user) {
 Result<double> Runner::run_limited(double seconds, DvtNodeObserver observer, void* user) {
   DvtRunOptions options;
   dvt_run_options_init(&options);
+  options.flags = DVT_RUN_WATCHED;
   options.timeout_us = seconds < 0 ? -1 : static_cast<int64_t>(seconds * 1e6);
   options.observer = observer;
   options.observer_user = user;
@@ -95,6 +96,13 @@ Result<double> Runner::run_limited(double seconds, DvtNodeObserver observer, voi
   if (code != DVT_OK) return status_of(error);
   if (Status status = fetch_outputs(); !status.ok()) return status;
   return end - begin;
+}
+
+std::string Runner::describe_waits() const {
+  std::string text(64 * 1024, '\0');
+  const size_t needed = dvt_executor_describe_waits(executor_.get(), text.data(), text.size());
+  text.resize(std::min(needed, text.size() - 1));
+  return text;
 }
 
 Status Runner::fetch_outputs() {
@@ -241,6 +249,11 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
   } else if (!report.why_no_schedule.empty()) {
     session.print("  no schedule: {}\n", report.why_no_schedule);
   }
+  if (report.launch_edges_removed + report.launch_edges_kept > 0) {
+    session.detail("  Frees may run before launches: {} became relations, {} kept{}{}\n",
+                   format_count(report.launch_edges_removed, "edge"), report.launch_edges_kept,
+                   report.why_edges_kept.empty() ? "" : ": ", report.why_edges_kept);
+  }
   session.result()["compile"] = {{"seconds", total_seconds},
                                  {"stages", std::move(stages)},
                                  {"passes", std::move(pass_changes)},
@@ -260,7 +273,10 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                                  {"schedule_workers", report.schedule_workers},
                                  {"schedule_ns", report.schedule_ns},
                                  {"sequential_ns", report.sequential_ns},
-                                 {"why_no_schedule", report.why_no_schedule}};
+                                 {"why_no_schedule", report.why_no_schedule},
+                                 {"launch_edges_removed", report.launch_edges_removed},
+                                 {"launch_edges_kept", report.launch_edges_kept},
+                                 {"why_edges_kept", report.why_edges_kept}};
 }
 
 void report_model(Session& session, const std::string& path, const LoadedModel& model,

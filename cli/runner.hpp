@@ -42,8 +42,8 @@ class Runner {
   // Runs Main once and returns the nanoseconds it took.
   Result<double> run();
   Result<double> run_observed(DvtNodeObserver observer, void* user);
-  // As run(), by the schedule; ends with DVT_TIMEOUT after `seconds` (negative: never). The
-  // observer is called by all workers.
+  // As run(), by the schedule, and watched; ends with DVT_TIMEOUT after `seconds` (negative:
+  // never). The observer is called by all workers, and may be null.
   Result<double> run_limited(double seconds, DvtNodeObserver observer, void* user);
   // Unload, with its errors.
   Status unload();
@@ -51,6 +51,8 @@ class Runner {
   [[nodiscard]] const DvtExecutor* executor() const { return executor_.get(); }
   // How the last run was scheduled, and why.
   [[nodiscard]] DvtScheduleInfo schedule() const;
+  // Who waits for whom in a watched run. Any thread.
+  [[nodiscard]] std::string describe_waits() const;
   [[nodiscard]] double create_ns() const { return create_ns_; }
   [[nodiscard]] const std::vector<HostTensor>& outputs() const { return outputs_; }
 

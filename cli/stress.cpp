@@ -27,6 +27,12 @@ class StressCommand final : public Command {
     options.add("--seed", seed_, {.min = 0, .max = UINT64_MAX},
                 "Seed of the first round; the next has the next", "so that runs repeat");
     options.add("--workers", workers_, {.min = 1, .max = 64}, "Most workers of a round", "");
+    options.add("--workers-min", workers_min_, {.min = 1, .max = 64}, "Least workers of a round",
+                "");
+    options.add("--schedule", schedule_, "auto, sequential, planned or dynamic", "any");
+    options.add("--suspend", suspend_,
+                "always or never: allocations wait for launches (dynamic schedule only)",
+                "by chance");
     options.add("--nodes", nodes_, {.min = 1, .max = 1'000'000}, "Most nodes of a graph", "");
     options.add("--stall", stall_s_, {.min = 0.1, .max = 1e6},
                 "Seconds without the end of any node after which to give up", "");
@@ -39,9 +45,11 @@ class StressCommand final : public Command {
     }
     set_stage("stress");
     stress::StressOptions wanted;
+    if (Status status = choose(wanted); !status.ok()) return status;
     wanted.seed = seed_;
     wanted.rounds = rounds_;
     wanted.seconds = seconds_;
+    wanted.workers_min = static_cast<uint32_t>(workers_min_);
     wanted.workers_max = static_cast<uint32_t>(workers_);
     wanted.nodes_max = static_cast<uint32_t>(nodes_);
     wanted.stall_seconds = stall_s_;
@@ -53,6 +61,11 @@ class StressCommand final : public Command {
     if (!report.ok()) return std::move(report.status());
     session.print("{} with {} of {}: nothing is wrong\n", format_count(report->rounds, "round"),
                   format_count(report->runs, "run"), format_count(report->nodes, "node"));
+    if (report->suspensions > 0) {
+      session.print("  {} suspended and went on\n",
+                    format_count(report->suspensions, "allocation"));
+    }
+    session.result()["suspensions"] = report->suspensions;
     Json scenarios = Json::object();
     for (const auto& [scenario, times] : report->scenarios) {
       session.print("  {:<28} {}\n", scenario, times);
@@ -66,7 +79,28 @@ class StressCommand final : public Command {
   }
 
  private:
-  uint64_t seed_ = 1, rounds_ = 0, workers_ = 4, nodes_ = 1000;
+  Status choose(stress::StressOptions& wanted) const {
+    using mt_topo::Mode;
+    for (const Mode mode : {Mode::kAutomatic, Mode::kSequential, Mode::kPlanned, Mode::kDynamic}) {
+      if (schedule_ == mt_topo::mode_name(mode)) wanted.schedule = mode;
+    }
+    if (!schedule_.empty() && !wanted.schedule) {
+      return usage_error("--schedule: '" + schedule_ + "' is none",
+                         "auto, sequential, planned or dynamic");
+    }
+    if (suspend_ == "always" || suspend_ == "never") wanted.suspend = suspend_ == "always";
+    if (!suspend_.empty() && !wanted.suspend) {
+      return usage_error("--suspend: '" + suspend_ + "' is neither always nor never");
+    }
+    if (wanted.suspend == true && wanted.schedule && wanted.schedule != Mode::kDynamic) {
+      return usage_error("--suspend always: only the dynamic schedule can", "--schedule dynamic");
+    }
+    if (workers_min_ > workers_) return usage_error("--workers-min is above --workers");
+    return {};
+  }
+
+  std::string schedule_, suspend_;
+  uint64_t seed_ = 1, rounds_ = 0, workers_ = 4, workers_min_ = 1, nodes_ = 1000;
   double seconds_ = 10, stall_s_ = 10;
 };
 

@@ -8,6 +8,8 @@
 #include "cli/plugins.hpp"
 #include "cli/report.hpp"
 #include "cli/stage.hpp"
+#include "exec/image.hpp"
+#include "exec/liveness.hpp"
 #include "exec/weights.hpp"
 
 namespace davit::cli {
@@ -23,6 +25,9 @@ class VerifyCommand final : public Command {
   void add_options(OptionSet& options) override {
     options.group("Model");
     options.add("image,-m,--model", path_, "Image to check", "", FileUse::kRead);
+    options.add("--liveness", liveness_,
+                "Also prove that no run waits for ever for Free-to-Launch relations",
+                "or show who waits for whom");
     plugins_.add_options(options);
   }
 
@@ -43,13 +48,16 @@ class VerifyCommand final : public Command {
     }
     const ImagePtr image(raw);
     report(session, *image, image->mapping.bytes(), now_ns() - begin);
-    return {};
+    return liveness_ ? report_liveness(session, image->view) : Status();
   }
 
  private:
   void report(Session& session, const DvtImage& image, std::span<const std::byte> bytes,
               double elapsed_ns) const;
 
+  static Status report_liveness(Session& session, const exec::ImageView& view);
+
+  bool liveness_ = false;
   std::string path_;
   PluginArguments plugins_;
 };
@@ -138,6 +146,24 @@ void VerifyCommand::report(Session& session, const DvtImage& image,
                       {"segments", std::move(segments)},
                       {"checked", std::move(checked)},
                       {"verify_ns", elapsed_ns}};
+}
+
+Status VerifyCommand::report_liveness(Session& session, const exec::ImageView& view) {
+  uint64_t relations = 0;
+  for (const exec::GraphView& graph : view.graphs) {
+    const exec::Liveness liveness = exec::prove_liveness(view, graph);
+    relations += liveness.relations;
+    if (liveness.proved()) continue;
+    return Status(ErrorDetail{
+        .code = DVT_INVALID_IMAGE,
+        .stage = DVT_STAGE_CHECK,
+        .message = "liveness is not proved: " + exec::describe_liveness(view, graph, liveness),
+        .hint = "executors run this image in order"});
+  }
+  session.print("Liveness proved: {}, none waits for memory behind who waits for it\n",
+                format_count(relations, "Free-to-Launch relation"));
+  session.result()["liveness"] = {{"proved", true}, {"relations", relations}};
+  return {};
 }
 
 }  // namespace

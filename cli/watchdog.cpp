@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
+#include <utility>
 
 #include "cli/model.hpp"
 #include "cli/stage.hpp"
@@ -43,7 +45,19 @@ void Watchdog::wait() {
   std::unique_lock lock(mutex_);
   const std::chrono::duration<double> patience(seconds_ + kGraceSeconds);
   const bool disarmed = disarmed_signal_.wait_for(lock, patience, [this] { return disarmed_; });
-  if (!disarmed) session_.finish_now(failure());
+  if (disarmed) return;
+  say_waits();
+  session_.finish_now(failure());
+}
+
+void Watchdog::ask(std::function<std::string()> waits) {
+  const std::lock_guard lock(waits_mutex_);
+  waits_ = std::move(waits);
+}
+
+void Watchdog::say_waits() {
+  const std::lock_guard lock(waits_mutex_);
+  if (waits_) session_.log("{}\n", waits_());
 }
 
 Status Watchdog::failure() {
@@ -57,6 +71,32 @@ Status Watchdog::failure() {
   }
   noting_.clear(std::memory_order_release);
   return Status(std::move(detail));
+}
+
+namespace {
+
+sigset_t only_usr1() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  return set;
+}
+
+}  // namespace
+
+WaitsOnSignal::WaitsOnSignal(Watchdog& watchdog) {
+  const sigset_t set = only_usr1();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  thread_ = std::thread([this, &watchdog, set] {
+    for (int number = 0; sigwait(&set, &number) == 0 && !over_.load();) watchdog.say_waits();
+  });
+}
+
+// The signal stays blocked: one that comes too late ends nothing.
+WaitsOnSignal::~WaitsOnSignal() {
+  over_.store(true);
+  pthread_kill(thread_.native_handle(), SIGUSR1);
+  thread_.join();
 }
 
 }  // namespace davit::cli

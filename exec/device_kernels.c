@@ -6,12 +6,25 @@
 
 #include "exec/reason.h"
 #include "exec/runtime.h"
+#include "exec/sequential_c/sequential.h"
+
+enum {
+  NORMAL = DVT_KERNEL_LANE_NORMAL,
+  MEMORY = DVT_KERNEL_LANE_MEMORY,
+  LAUNCH = DVT_KERNEL_LANE_LAUNCH,
+  ANY = UINT16_MAX
+};
+
+/* Lanes may fail at once, so each has a reason of its own. */
+static char* reason_of(const DvtRuntime* runtime, uint32_t lane) {
+  return runtime->reason + lane * runtime->reason_bytes;
+}
 
 /* The device's own words become the node's reason. */
-static DvtCode report(const DvtRuntime* runtime, DvtCode code) {
+static DvtCode report(const DvtRuntime* runtime, uint32_t lane, DvtCode code) {
   if (code == DVT_OK) return DVT_OK;
   const char* words = runtime->device->vtable->last_error(runtime->device);
-  return dvt_fail_because(code, runtime->reason, runtime->reason_bytes, "%s",
+  return dvt_fail_because(code, reason_of(runtime, lane), runtime->reason_bytes, "%s",
                           words != NULL ? words : "");
 }
 
@@ -145,19 +158,19 @@ static DvtCode check_launch(const DvtContext* ctx, char* reason, size_t size) {
 /* ---- Nodes ---------------------------------------------------------------------------------- */
 
 /* The live stream of an index, or NULL after writing the reason. */
-static DvtStream* stream_at(const DvtRuntime* runtime, int64_t index) {
+static DvtStream* stream_at(const DvtRuntime* runtime, uint32_t lane, int64_t index) {
   DvtStream* stream = runtime->streams[index];
   if (stream == NULL) {
-    (void)dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+    (void)dvt_fail_because(DVT_FAILED_STATE, reason_of(runtime, lane), runtime->reason_bytes,
                            "stream %lld does not exist at this point", (long long)index);
   }
   return stream;
 }
 
-static DvtEvent* event_at(const DvtRuntime* runtime, int64_t index) {
+static DvtEvent* event_at(const DvtRuntime* runtime, uint32_t lane, int64_t index) {
   DvtEvent* event = runtime->events[index];
   if (event == NULL) {
-    (void)dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+    (void)dvt_fail_because(DVT_FAILED_STATE, reason_of(runtime, lane), runtime->reason_bytes,
                            "event %lld does not exist at this point", (long long)index);
   }
   return event;
@@ -169,22 +182,23 @@ static DvtCode run_create_stream(void* context) {
   const DvtCreateStreamAttributes* attributes = ctx->attributes;
   DvtStream** slot = &runtime->streams[attributes->stream];
   if (*slot != NULL) {
-    return dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+    return dvt_fail_because(DVT_FAILED_STATE, reason_of(runtime, MEMORY), runtime->reason_bytes,
                             "stream %lld exists already", (long long)attributes->stream);
   }
-  return report(runtime, runtime->device->vtable->stream_create(
-                             runtime->device, (uint32_t)attributes->priority, slot));
+  return report(runtime, MEMORY,
+                runtime->device->vtable->stream_create(runtime->device,
+                                                       (uint32_t)attributes->priority, slot));
 }
 
 static DvtCode run_destroy_stream(void* context) {
   const DvtContext* ctx = context;
   const DvtRuntime* runtime = ctx->runtime;
   const DvtStreamAttributes* attributes = ctx->attributes;
-  DvtStream* stream = stream_at(runtime, attributes->stream);
+  DvtStream* stream = stream_at(runtime, MEMORY, attributes->stream);
   if (stream == NULL) return DVT_FAILED_STATE;
   const DvtCode code = runtime->device->vtable->stream_destroy(runtime->device, stream);
   if (code == DVT_OK) runtime->streams[attributes->stream] = NULL;
-  return report(runtime, code);
+  return report(runtime, MEMORY, code);
 }
 
 static DvtCode run_create_event(void* context) {
@@ -193,57 +207,74 @@ static DvtCode run_create_event(void* context) {
   const DvtEventAttributes* attributes = ctx->attributes;
   DvtEvent** slot = &runtime->events[attributes->event];
   if (*slot != NULL) {
-    return dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+    return dvt_fail_because(DVT_FAILED_STATE, reason_of(runtime, MEMORY), runtime->reason_bytes,
                             "event %lld exists already", (long long)attributes->event);
   }
-  return report(runtime, runtime->device->vtable->event_create(runtime->device, slot));
+  return report(runtime, MEMORY, runtime->device->vtable->event_create(runtime->device, slot));
 }
 
 static DvtCode run_destroy_event(void* context) {
   const DvtContext* ctx = context;
   const DvtRuntime* runtime = ctx->runtime;
   const DvtEventAttributes* attributes = ctx->attributes;
-  DvtEvent* event = event_at(runtime, attributes->event);
+  DvtEvent* event = event_at(runtime, MEMORY, attributes->event);
   if (event == NULL) return DVT_FAILED_STATE;
   const DvtCode code = runtime->device->vtable->event_destroy(runtime->device, event);
   if (code == DVT_OK) runtime->events[attributes->event] = NULL;
-  return report(runtime, code);
+  return report(runtime, MEMORY, code);
 }
 
-static DvtCode run_alloc(void* context) {
+DvtCode dvt_allocate_on_device(DvtRuntime* runtime, DvtCell* cell, uint64_t bytes,
+                               const char* owner) {
+  if (runtime->memory.caches_device) return dvt_device_allocate(&runtime->memory, cell, bytes);
+  return runtime->device->vtable->malloc(runtime->device, bytes > 0 ? bytes : 1, owner,
+                                         &cell->data);
+}
+
+DvtCode dvt_free_on_device(DvtRuntime* runtime, DvtCell* cell) {
+  if (dvt_owns_memory(&runtime->memory, cell)) {
+    dvt_device_free(&runtime->memory, cell);
+    return DVT_OK;
+  }
+  const DvtCode code = runtime->device->vtable->free(runtime->device, cell->data);
+  /* The cell says who owns memory (exec/executor.cpp returns what is left after a failure). */
+  if (code == DVT_OK) cell->data = NULL;
+  return code;
+}
+
+static int32_t run_alloc(void* context) {
   const DvtContext* ctx = context;
   const DvtRuntime* runtime = ctx->runtime;
   const DvtAllocAttributes* attributes = ctx->attributes;
   DvtCell* cell = dvt_output(ctx, 0);
   if (cell->data != NULL) {
-    return dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+    return dvt_fail_because(DVT_FAILED_STATE, reason_of(runtime, MEMORY), runtime->reason_bytes,
                             "the value holds device memory that nothing has freed");
   }
   /* Of a dynamic tensor the bytes are known by now; empty ones have an address, too. */
   uint64_t bytes = (uint64_t)attributes->bytes;
   if (cell->tensor != NULL && bytes < cell->tensor->bytes) bytes = cell->tensor->bytes;
-  DvtValueMemory* memory = &ctx->runtime->memory;
-  if (memory->caches_device) {
-    const DvtCode code = dvt_device_allocate(memory, cell, bytes);
-    return code == DVT_OUT_OF_MEMORY ? code : report(runtime, code);
+  const char* owner = runtime->names[ctx->node].origin;
+  int32_t code = DVT_OK;
+  if (runtime->deferred != NULL) {
+    code = dvt_deferred_allocate(runtime->deferred, ctx->runtime, cell, bytes, owner);
+    if (code == DVT_STEP_SUSPENDED) return code;
+  } else {
+    code = dvt_allocate_on_device(ctx->runtime, cell, bytes, owner);
   }
-  return report(runtime,
-                runtime->device->vtable->malloc(runtime->device, bytes > 0 ? bytes : 1,
-                                                runtime->names[ctx->node].origin, &cell->data));
+  /* The cache tells more about itself than the device can. */
+  if (code == DVT_OUT_OF_MEMORY && runtime->memory.failed != NULL) return code;
+  return report(runtime, MEMORY, code);
 }
 
 static DvtCode run_free(void* context) {
   const DvtContext* ctx = context;
   const DvtRuntime* runtime = ctx->runtime;
   DvtCell* cell = dvt_input(ctx, 0);
-  if (dvt_owns_memory(&runtime->memory, cell)) {
-    dvt_device_free(&ctx->runtime->memory, cell);
-    return DVT_OK;
-  }
-  const DvtCode code = runtime->device->vtable->free(runtime->device, cell->data);
-  /* The cell says who owns memory (exec/executor.cpp returns what is left after a failure). */
-  if (code == DVT_OK) cell->data = NULL;
-  return report(runtime, code);
+  const DvtCode code = runtime->deferred != NULL
+                           ? dvt_deferred_free(runtime->deferred, ctx->runtime, ctx->node, cell)
+                           : dvt_free_on_device(ctx->runtime, cell);
+  return report(runtime, MEMORY, code);
 }
 
 static DvtCode run_build_ref(void* context) {
@@ -252,23 +283,30 @@ static DvtCode run_build_ref(void* context) {
   return DVT_OK;
 }
 
+static DvtCode submitted(const DvtContext* ctx) {
+  if (ctx->runtime->deferred != NULL) dvt_deferred_submitted(ctx->runtime->deferred, ctx->node);
+  return DVT_OK;
+}
+
 /* cells[0] to cells[1], whichever of the two the graph calls an output. */
 static DvtCode copy(const DvtContext* ctx, DvtCopyKind kind) {
   const DvtRuntime* runtime = ctx->runtime;
-  DvtStream* stream = stream_at(runtime, ctx->stream);
+  DvtStream* stream = stream_at(runtime, LAUNCH, ctx->stream);
   if (stream == NULL) return DVT_FAILED_STATE;
   const DvtCell* from = ctx->cells[0];
   const DvtCell* to = ctx->cells[1];
   if (from->tensor->bytes != to->tensor->bytes) {
-    return dvt_fail_because(DVT_FAILED_STATE, runtime->reason, runtime->reason_bytes,
+    return dvt_fail_because(DVT_FAILED_STATE, reason_of(runtime, LAUNCH), runtime->reason_bytes,
                             "copies %llu bytes to a tensor of %llu",
                             (unsigned long long)from->tensor->bytes,
                             (unsigned long long)to->tensor->bytes);
   }
-  if (from->tensor->bytes == 0) return DVT_OK;
-  return report(runtime, runtime->device->vtable->copy_async(
-                             runtime->device, stream, kind, to->data, from->data,
-                             from->tensor->bytes, runtime->names[ctx->node].origin));
+  if (from->tensor->bytes == 0) return submitted(ctx);
+  const DvtCode code = report(
+      runtime, LAUNCH,
+      runtime->device->vtable->copy_async(runtime->device, stream, kind, to->data, from->data,
+                                          from->tensor->bytes, runtime->names[ctx->node].origin));
+  return code == DVT_OK ? submitted(ctx) : code;
 }
 
 static DvtCode run_copy_h2d(void* context) {
@@ -310,7 +348,7 @@ static void estimate_cost(const DvtContext* ctx, const DvtKernel* kernel, DvtTas
 static DvtCode run_launch(void* context) {
   const DvtContext* ctx = context;
   const DvtRuntime* runtime = ctx->runtime;
-  DvtStream* stream = stream_at(runtime, ctx->stream);
+  DvtStream* stream = stream_at(runtime, LAUNCH, ctx->stream);
   if (stream == NULL) return DVT_FAILED_STATE;
 
   const size_t operands = (size_t)ctx->input_count + ctx->output_count;
@@ -341,37 +379,44 @@ static DvtCode run_launch(void* context) {
       .name = runtime->names[ctx->node].origin,
       .op = runtime->names[ctx->node].op,
   };
-  return report(runtime, runtime->device->vtable->launch(runtime->device, stream, &launch));
+  const DvtCode code =
+      report(runtime, LAUNCH, runtime->device->vtable->launch(runtime->device, stream, &launch));
+  return code == DVT_OK ? submitted(ctx) : code;
 }
 
 static DvtCode run_record_event(void* context) {
   const DvtContext* ctx = context;
   const DvtRuntime* runtime = ctx->runtime;
   const DvtEventAttributes* attributes = ctx->attributes;
-  DvtStream* stream = stream_at(runtime, ctx->stream);
-  DvtEvent* event = event_at(runtime, attributes->event);
+  DvtStream* stream = stream_at(runtime, LAUNCH, ctx->stream);
+  DvtEvent* event = event_at(runtime, LAUNCH, attributes->event);
   if (stream == NULL || event == NULL) return DVT_FAILED_STATE;
-  return report(runtime, runtime->device->vtable->event_record(runtime->device, stream, event));
+  const DvtCode code = report(
+      runtime, LAUNCH, runtime->device->vtable->event_record(runtime->device, stream, event));
+  return code == DVT_OK ? submitted(ctx) : code;
 }
 
 static DvtCode run_wait_event(void* context) {
   const DvtContext* ctx = context;
   const DvtRuntime* runtime = ctx->runtime;
   const DvtEventAttributes* attributes = ctx->attributes;
-  DvtStream* stream = stream_at(runtime, ctx->stream);
-  DvtEvent* event = event_at(runtime, attributes->event);
+  DvtStream* stream = stream_at(runtime, LAUNCH, ctx->stream);
+  DvtEvent* event = event_at(runtime, LAUNCH, attributes->event);
   if (stream == NULL || event == NULL) return DVT_FAILED_STATE;
-  return report(runtime, runtime->device->vtable->event_wait(runtime->device, stream, event));
+  const DvtCode code =
+      report(runtime, LAUNCH, runtime->device->vtable->event_wait(runtime->device, stream, event));
+  return code == DVT_OK ? submitted(ctx) : code;
 }
 
 static DvtCode run_sync_stream(void* context) {
   const DvtContext* ctx = context;
   const DvtRuntime* runtime = ctx->runtime;
   const DvtStreamAttributes* attributes = ctx->attributes;
-  DvtStream* stream = stream_at(runtime, attributes->stream);
+  DvtStream* stream = stream_at(runtime, NORMAL, attributes->stream);
   if (stream == NULL) return DVT_FAILED_STATE;
-  return report(runtime, runtime->device->vtable->stream_synchronize(
-                             runtime->device, stream, runtime->synchronize_timeout_us));
+  return report(runtime, NORMAL,
+                runtime->device->vtable->stream_synchronize(runtime->device, stream,
+                                                            runtime->synchronize_timeout_us));
 }
 
 /* ---- Table ---------------------------------------------------------------------------------- */
@@ -386,8 +431,6 @@ static const DvtAttribute event_attributes[] = {
     {"event", offsetof(DvtEventAttributes, event), 1, 'i'}};
 static const DvtAttribute alloc_attributes[] = {
     {"bytes", offsetof(DvtAllocAttributes, bytes), 1, 'i'}};
-
-enum { MEMORY = DVT_KERNEL_LANE_MEMORY, LAUNCH = DVT_KERNEL_LANE_LAUNCH, ANY = UINT16_MAX };
 
 /* In the order of DvtDeviceNode, from 1. */
 static const DvtKernel kernels[] = {

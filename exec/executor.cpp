@@ -19,6 +19,7 @@ using davit::exec::kNone;
 using davit::exec::Layout;
 using davit::exec::Observer;
 using davit::exec::RunRequest;
+using davit::exec::RunWatch;
 using davit::exec::StepList;
 
 namespace davit::exec {
@@ -44,13 +45,22 @@ struct NodeObservation {
   };
   std::array<Worker, mt_topo::kWorkersMax> workers;
 
-  static void begin(void* self, uint32_t worker, uint32_t /*node*/) {
-    static_cast<NodeObservation*>(self)->workers[worker].begin_ns = RealThreads::now_ns();
+  static void begin(void* self, uint32_t worker, uint32_t node) {
+    auto& seen = *static_cast<NodeObservation*>(self);
+    if (RunWatch* watch = seen.watch(); watch != nullptr) watch->begun(node);
+    seen.workers[worker].begin_ns = RealThreads::now_ns();
+  }
+
+  // Watched are the nodes of Main; those that run bodies have begun meanwhile.
+  [[nodiscard]] RunWatch* watch() const {
+    return list.graph->role == GraphRole::kMain ? observer.watch : nullptr;
   }
 
   static void end(void* self, uint32_t worker, uint32_t node, int32_t code) {
     const int64_t end_ns = RealThreads::now_ns();
     const auto& seen = *static_cast<NodeObservation*>(self);
+    if (RunWatch* watch = seen.watch(); watch != nullptr && code == DVT_OK) watch->ended(node);
+    if (seen.observer.call == nullptr) return;
     const GraphView& graph = *seen.list.graph;
     const DvtNodeEvent event = {
         .node = node,
@@ -72,7 +82,9 @@ struct NodeObservation {
   }
 
   // For dvt_sequential_run_traced().
-  static void begin_step(void* self, size_t step) { begin(self, 0, static_cast<uint32_t>(step)); }
+  static void begin_step(void* self, size_t step) {
+    begin(self, 0, static_cast<uint32_t>(step) + static_cast<NodeObservation*>(self)->first);
+  }
   static void end_step(void* self, size_t step, int32_t code) {
     end(self, 0, static_cast<uint32_t>(step) + static_cast<NodeObservation*>(self)->first, code);
   }
@@ -204,8 +216,20 @@ Status DvtExecutor::run(const RunRequest& request) {
   if (!ready_) {
     if (Status status = check_bindings(); !status.ok()) return status;
   }
-  if (trace_ == nullptr || request.observer != nullptr) return run_main(request);
-  const Observer observer = trace_->observer();
+  RunWatch* watch = request.observer == nullptr ? nullptr : request.observer->watch;
+  if (watch == nullptr) return run_traced(request);
+  watch->begin_run();
+  Status status = run_traced(request);
+  watch->end_run(status.code());
+  return status;
+}
+
+// Traces go to the environment's file unless the run has an observer of its own.
+Status DvtExecutor::run_traced(const RunRequest& request) {
+  const bool observed = request.observer != nullptr && request.observer->call != nullptr;
+  if (trace_ == nullptr || observed) return run_main(request);
+  Observer observer = trace_->observer();
+  if (request.observer != nullptr) observer.watch = request.observer->watch;
   RunRequest traced = request;
   traced.observer = &observer;
   trace_->begin_run();
@@ -216,8 +240,23 @@ Status DvtExecutor::run(const RunRequest& request) {
   return status;
 }
 
-// Not for graphs with devices, bodies or dynamic shapes: exec/parallel.cpp refuses them.
+RunWatch& DvtExecutor::watch() {
+  if (watch_ == nullptr) {
+    watch_ = std::make_unique<RunWatch>(view_, *main_.graph, parallel_.deferred());
+    watched_.store(watch_.get(), std::memory_order_release);
+  }
+  return *watch_;
+}
+
+std::string DvtExecutor::describe_waits() const {
+  const RunWatch* watch = watched_.load(std::memory_order_acquire);
+  return watch == nullptr ? "no run was watched" : watch->describe();
+}
+
+// Not for graphs with bodies or dynamic shapes: exec/parallel.cpp refuses them.
 Status DvtExecutor::run_main_parallel(const RunRequest& request) {
+  runtime_->names = main_.names;
+  runtime_->costs = main_.costs;
   runtime_->node_count = main_.count;
   davit::mt_topo::Outcome outcome;
   if (request.observer == nullptr) {
@@ -236,7 +275,7 @@ Status DvtExecutor::run_main_parallel(const RunRequest& request) {
 }
 
 Status DvtExecutor::run_main(const RunRequest& request) {
-  if (parallel_.active() && !request.in_order) return run_main_parallel(request);
+  if (runs_parallel(request) && runtime_->device == nullptr) return run_main_parallel(request);
   const uint32_t first = shapes_valid_ ? main_.graph->shape_nodes : 0;
   // Also when there is no memory for the words of an error, which is an exception.
   const struct Aftermath {
@@ -327,11 +366,12 @@ Status DvtExecutor::node_error(const StepList& list, size_t node, DvtCode code, 
   }
   if (code == DVT_OUT_OF_MEMORY && runtime_->memory.failed != nullptr) {
     explain_shortage(detail);
-  } else if (runtime_->reason[0] != '\0') {
-    detail.message.append(": ").append(runtime_->reason);
-    runtime_->reason[0] = '\0';  // Said once; the next failure has its own.
   } else {
-    detail.message.append(": ").append(davit::code_name(detail.code));
+    const char* reason = runtime_->reason + graph.lane[id] * runtime_->reason_bytes;
+    if (*reason == '\0') reason = runtime_->reason;
+    detail.message.append(": ").append(*reason != '\0' ? reason : davit::code_name(detail.code));
+    // Said once; the next failure has its own.
+    std::memset(runtime_->reason, 0, davit::exec::kReasons * runtime_->reason_bytes);
   }
   return Status(std::move(detail));
 }

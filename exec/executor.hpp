@@ -33,6 +33,7 @@
 #include "exec/image.hpp"
 #include "exec/layout.hpp"
 #include "exec/parallel.hpp"
+#include "exec/run_watch.hpp"
 #include "exec/runtime.h"
 #include "exec/sequential_c/sequential.h"
 
@@ -56,10 +57,11 @@ struct StepList {
   const DvtTaskCost* const* costs = nullptr;  // Likewise.
 };
 
-// What an observed run reports to.
+// What an observed run reports to: either may be null.
 struct Observer {
   DvtNodeObserver call = nullptr;
   void* user = nullptr;
+  RunWatch* watch = nullptr;
 };
 
 // What one run is given.
@@ -108,6 +110,10 @@ struct DvtExecutor {
   void visit_memory(DvtMemoryPool pool, DvtMemoryVisitor visit, void* user) const;
   uint64_t trim(uint64_t keep_bytes);
   void schedule(DvtScheduleInfo& out) const { parallel_.describe(out); }
+  // Of the runs to come, when they are to be watched. Made once, on demand.
+  davit::exec::RunWatch& watch();
+  // By any thread.
+  [[nodiscard]] std::string describe_waits() const;
 
   // Without an observer of its own, a run reports to the trace that the environment asks for.
   davit::Status run(const davit::exec::RunRequest& request = {});
@@ -174,9 +180,14 @@ struct DvtExecutor {
   [[nodiscard]] davit::Status limit_error(DvtCode code) const;
   davit::Status node_error(const davit::exec::StepList& list, size_t node, DvtCode code,
                            DvtStage stage);
+  davit::Status run_traced(const davit::exec::RunRequest& request);
   davit::Status run_main(const davit::exec::RunRequest& request);
   void end_run();
+  [[nodiscard]] bool runs_parallel(const davit::exec::RunRequest& request) const {
+    return parallel_.active() && !request.in_order;
+  }
   davit::Status run_main_parallel(const davit::exec::RunRequest& request);
+  davit::Status run_lanes_apart(const davit::exec::RunRequest& request);
   davit::Status run_main_on_device(const davit::exec::RunRequest& request, uint32_t first);
 
   // After a call of the device: its error, or OK.
@@ -225,6 +236,8 @@ struct DvtExecutor {
   bool recovery_pending_ = false;  // recover() has not succeeded since the last failure.
 
   davit::exec::Parallel parallel_;
+  std::unique_ptr<davit::exec::RunWatch> watch_;
+  std::atomic<const davit::exec::RunWatch*> watched_{nullptr};  // For describe_waits().
 
   std::unique_ptr<davit::exec::EnvironmentTrace> trace_;  // When DAVIT_TRACE is set.
 };

@@ -204,7 +204,7 @@ DvtCode dvt_executor_run_observed(DvtExecutor* executor, DvtNodeObserver observe
   return guarded(error, DVT_STAGE_RUN, [&]() -> Status {
     if (executor == nullptr) return null_argument("executor");
     if (observer == nullptr) return null_argument("observer");
-    const Observer call = {observer, user};
+    const Observer call = {observer, user, nullptr};
     return executor->run({.control = {}, .observer = &call, .in_order = true});
   });
 }
@@ -212,7 +212,7 @@ DvtCode dvt_executor_run_observed(DvtExecutor* executor, DvtNodeObserver observe
 void dvt_run_options_init(DvtRunOptions* options) {
   if (options == nullptr) return;
   *options = {.struct_size = sizeof *options,
-              .reserved = 0,
+              .flags = 0,
               .cancel = nullptr,
               .timeout_us = -1,
               .observer = nullptr,
@@ -232,13 +232,36 @@ DvtCode dvt_executor_run_with(DvtExecutor* executor, const DvtRunOptions* option
                                 .got = std::to_string(options->struct_size),
                                 .hint = "call dvt_run_options_init() first"});
     }
-    const Observer call = {options->observer, options->observer_user};
+    if (options->flags > DVT_RUN_WATCHED) {
+      return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                                .stage = DVT_STAGE_RUN,
+                                .message = "DvtRunOptions.flags has unknown bits",
+                                .expected = "DVT_RUN_*",
+                                .got = std::to_string(options->flags)});
+    }
+    const bool watched = options->flags == DVT_RUN_WATCHED;
+    const Observer call = {options->observer, options->observer_user,
+                           watched ? &executor->watch() : nullptr};
     return executor->run(
         {.control = {.cancel = options->cancel == nullptr ? nullptr : &options->cancel->requested,
                      .deadline_ns = deadline_of(options->timeout_us)},
-         .observer = options->observer == nullptr ? nullptr : &call,
+         .observer = options->observer == nullptr && !watched ? nullptr : &call,
          .in_order = false});
   });
+}
+
+size_t dvt_executor_describe_waits(const DvtExecutor* executor, char* text, size_t size) {
+  std::string words;
+  try {
+    words = executor == nullptr ? "there is no executor" : executor->describe_waits();
+  } catch (const std::bad_alloc&) {
+    words = "no memory";
+  }
+  if (text != nullptr && size > 0) {
+    const size_t count = words.copy(text, size - 1);
+    text[count] = '\0';
+  }
+  return words.size();
 }
 
 DvtCode dvt_cancel_create(DvtCancel** out, DvtError* error) {

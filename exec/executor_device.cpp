@@ -92,7 +92,8 @@ Status DvtExecutor::run_main_on_device(const RunRequest& request, uint32_t first
   // Until it is known that there is nothing to recover from.
   recovery_pending_ = true;
   runtime_->memory.caches_device = device_cache_ != nullptr;
-  Status status = run_steps(main_, DVT_STAGE_RUN, request, first);
+  Status status = runs_parallel(request) ? run_lanes_apart(request)
+                                         : run_steps(main_, DVT_STAGE_RUN, request, first);
   if (status.ok()) status = join_streams();
   if (status.ok()) {
     recovery_pending_ = false;
@@ -103,6 +104,18 @@ Status DvtExecutor::run_main_on_device(const RunRequest& request, uint32_t first
   const Status dropped = recover();
   (void)dropped;
   return status;
+}
+
+// The memory lane may be ahead of the launch lane.
+Status DvtExecutor::run_lanes_apart(const RunRequest& request) {
+  davit::exec::DeferredFrees& deferred = *parallel_.deferred();
+  deferred.begin_run();
+  DvtDeferredFrees handle{deferred};
+  runtime_->deferred = &handle;
+  Status status = run_main_parallel(request);
+  runtime_->deferred = nullptr;
+  if (!status.ok()) return status;
+  return device_status(deferred.finish(*runtime_), DVT_STAGE_RUN, "returning device memory");
 }
 
 // Waits for what Main submitted after its last SyncStream.

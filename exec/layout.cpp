@@ -207,7 +207,7 @@ Result<Layout> lay_out(const ImageView& image) {
   layout.events = cursor.take<DvtEvent*>(image.event_count);
   layout.unjoined = cursor.take<uint8_t>(image.stream_count);
   layout.launch = cursor.take(layout.launch_bytes, 1, 16);
-  layout.reason = cursor.take(kReasonBytes, 1, 1);
+  layout.reason = cursor.take(kReasonBytes, kReasons, 1);
   layout.total = cursor.end();
   if (cursor.overflowed()) {
     return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD,

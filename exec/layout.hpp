@@ -12,7 +12,7 @@
 //   dynamic   shapes of this run, memos of InferShape nodes, what nodes with bodies need
 //   device    names, costs, streams, events; empty unless the image drives a device
 //   launch    argument record of the task that is being submitted
-//   reason    what a failing kernel says
+//   reason    what a failing kernel says, for each lane
 //
 // Threads  A value.
 // Trust    Counts come from a verified image. Sums are checked all the same: their terms are the
@@ -37,7 +37,8 @@ struct Binding {
   bool bound = false;
 };
 
-inline constexpr uint64_t kReasonBytes = 256;
+inline constexpr uint64_t kReasonBytes = 256;  // Of each lane.
+inline constexpr uint64_t kReasons = 3;
 
 struct Layout {
   uint64_t values = 0;

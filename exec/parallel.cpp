@@ -47,6 +47,16 @@ std::string schedule_remark(const GraphView& graph, uint32_t workers) {
   return "; the image's schedule is for " + std::to_string(graph.part_count) + " workers";
 }
 
+// Why a graph that drives a device runs in order. Which of several workers submits what, and when,
+// shows in the times of a device; so it has to be asked for.
+std::string reason_to_keep_in_order(const ImageView& image, const GraphView& graph,
+                                    uint32_t schedule) {
+  if (schedule != DVT_SCHEDULE_DYNAMIC) {
+    return "the image drives a device; DVT_SCHEDULE_DYNAMIC lets its lanes run apart";
+  }
+  return reason_to_keep_device_in_order(image, graph);
+}
+
 }  // namespace
 
 Result<Parallel> Parallel::create(const ImageView& image, const DvtStep* steps,
@@ -56,9 +66,17 @@ Result<Parallel> Parallel::create(const ImageView& image, const DvtStep* steps,
   if (Status status = check_options(options, graph); !status.ok()) return status;
   if (options.schedule == DVT_SCHEDULE_SEQUENTIAL) made.reason_ = "asked for";
   if (options.pool == nullptr || options.schedule == DVT_SCHEDULE_SEQUENTIAL) return made;
-  made.reason_ = reason_to_stay_sequential(image, graph);
+  const bool device = drives_device(image, graph);
+  made.reason_ = device ? reason_to_keep_in_order(image, graph, options.schedule)
+                        : reason_to_stay_sequential(image, graph);
   if (!made.reason_.empty()) return made;
-  const Dependencies dependencies = dependencies_of(image, graph);
+  if (device) {
+    auto deferred = DeferredFrees::create(image, graph);
+    if (!deferred.ok()) return std::move(deferred.status());
+    made.deferred_ = std::move(*deferred);
+  }
+  const Dependencies dependencies =
+      device ? device_dependencies_of(image, graph) : dependencies_of(image, graph);
   const mt_topo::Tables tables = {
       .steps = {steps, graph.node_count},
       .successor_offsets = dependencies.successor_offsets,
@@ -66,6 +84,7 @@ Result<Parallel> Parallel::create(const ImageView& image, const DvtStep* steps,
       .indegree = dependencies.indegree,
       .lane = {graph.lane, graph.node_count},
       .priority = {},
+      .may_suspend = device,
   };
   uint32_t workers = options.pool->pool->workers();
   if (options.workers_max != 0) workers = std::min(workers, options.workers_max);

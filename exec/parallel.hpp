@@ -9,6 +9,7 @@
 #include <string>
 
 #include "davit/davit.h"
+#include "exec/deferred_frees.hpp"
 #include "exec/image.hpp"
 #include "exec/mt_topo/scheduler.hpp"
 
@@ -21,6 +22,8 @@ class Parallel {
   static Result<Parallel> create(const ImageView& image, const DvtStep* steps,
                                  const DvtExecutorOptions& options);
 
+  // Of an image that drives a device: Frees that may be ahead of Launches. Else null.
+  [[nodiscard]] DeferredFrees* deferred() const { return deferred_.get(); }
   // False: the caller runs the steps itself.
   [[nodiscard]] bool active() const { return scheduler_ != nullptr; }
   mt_topo::Outcome run(const mt_topo::RunControl& control,
@@ -33,6 +36,7 @@ class Parallel {
   std::string reason_ = "no pool of workers was given";  // While not active.
   std::string remark_;  // What else is to be said of the image's schedule.
   std::unique_ptr<mt_topo::Scheduler> scheduler_;
+  std::unique_ptr<DeferredFrees> deferred_;
 };
 
 }  // namespace davit::exec

@@ -74,6 +74,8 @@ class Relations {
   class Wait {
    public:
     [[nodiscard]] bool empty() const { return owed_.empty(); }
+    // One of them. Precondition: not empty().
+    [[nodiscard]] uint32_t launch() const { return owed_.front().launch; }
 
    private:
     friend class Relations;

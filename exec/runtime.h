@@ -2,7 +2,8 @@
  * DvtContext.runtime. Pure compute kernels never look at it.
  *
  * Threads  One per executor. Fields are fixed at load, but for streams[] and events[], which Init
- *          fills and DeInit empties, and `reason`, written by the failing node only.
+ *          fills and DeInit empties, `deferred`, which is there in runs on several workers, and
+ *          `reason`, written by failing nodes: device nodes that of their lane, others the first.
  * Memory   Owned by the executor, in its arena.
  */
 #pragma once
@@ -49,9 +50,25 @@ typedef struct DvtRuntime {
   /* Runs a body to its end, or to the first code that is not DVT_OK, which it returns. */
   DvtCode (*run_body)(struct DvtRuntime* runtime, const struct DvtBody* body);
   void* executor; /* For run_body(). */
-  char* reason;   /* A failing kernel may say why; reason_bytes long. */
+  /* Of a run on several workers whose Frees may be ahead of Launches, else NULL. */
+  struct DvtDeferredFrees* deferred;
+  char* reason; /* A failing kernel may say why: one text for each lane, reason_bytes long each. */
   size_t reason_bytes;
 } DvtRuntime;
+
+/* What AllocMemHbm and FreeMemHbm do in the end, by the executor's cache or by the device. Memory
+ * lane.
+ */
+DvtCode dvt_allocate_on_device(DvtRuntime* runtime, DvtCell* cell, uint64_t bytes,
+                               const char* owner);
+DvtCode dvt_free_on_device(DvtRuntime* runtime, DvtCell* cell);
+
+/* exec/deferred_frees.hpp; the first returns DVT_STEP_SUSPENDED, too. */
+int32_t dvt_deferred_allocate(struct DvtDeferredFrees* deferred, DvtRuntime* runtime, DvtCell* cell,
+                              uint64_t bytes, const char* owner);
+DvtCode dvt_deferred_free(struct DvtDeferredFrees* deferred, DvtRuntime* runtime, uint32_t node,
+                          DvtCell* cell);
+void dvt_deferred_submitted(struct DvtDeferredFrees* deferred, uint32_t node);
 
 /* Init/Main/DeInit nodes of device graphs. In, out: operands; "attr": the attribute record.
  *

@@ -296,6 +296,9 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   report.aliased_nodes = lowered->aliased_nodes;
   report.joined_nodes = lowered->joined_nodes;
   report.refusals.insert(report.refusals.end(), lowered->refusals.begin(), lowered->refusals.end());
+  report.launch_edges_removed = lowered->launch_edges_removed;
+  report.launch_edges_kept = lowered->launch_edges_kept;
+  report.why_edges_kept = lowered->why_edges_kept;
 
   stages.start("plan memory");
   auto method = lowering::place_values(*lowered, options.plan_budget_ms);

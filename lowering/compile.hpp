@@ -84,7 +84,10 @@ struct CompileReport {
   // Of the schedule: workers (0: there is none), and what it promises by modelled costs.
   uint32_t schedule_workers = 0;
   double schedule_ns = 0, sequential_ns = 0;
-  std::string why_no_schedule;   // When more than one worker was asked for.
+  std::string why_no_schedule;  // When more than one worker was asked for.
+  // As in lowering::Lowered.
+  uint32_t launch_edges_removed = 0, launch_edges_kept = 0;
+  std::string why_edges_kept;
   std::string_view plan_method;  // See lowering::Plan; empty when nothing was planned.
 };
 

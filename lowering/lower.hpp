@@ -34,6 +34,10 @@ struct Lowered {
   uint32_t aliased_nodes = 0;  // Nodes that became views of their input.
   passes::Refusals refusals;   // Of passes::lowering_passes().
   uint32_t joined_nodes = 0;   // Nodes whose inputs are computed where the output has them.
+  // Edges from launches to Frees of Main: those that became Free-to-Launch relations, and those
+  // that could not, with the reason.
+  uint32_t launch_edges_removed = 0, launch_edges_kept = 0;
+  std::string why_edges_kept;
   // The schedule that Main has, and who touches each interval; or why it has none.
   std::optional<schedule::Plan> schedule;
   std::vector<Accesses> accesses;

@@ -10,7 +10,12 @@
 // Why a Free may follow the launch, not the end, of the last task that reads the memory: all tasks
 // and copies of an executor, those of later runs included, go through its one stream, which runs
 // them in submission order. Whoever of them gets the freed bytes again was submitted later, so it
-// touches them later. The edge Launch -> Free keeps the submission before the Free.
+// touches them later. What keeps the submission before the bytes are used again is the
+// Free-to-Launch row of the Free: the launches that use its memory. So the memory lane may run
+// ahead of the launches (exec/deferred_frees.hpp). All these rows are proved to end
+// (exec/liveness.hpp): what a launch needs of the memory lane comes before the launch in the order
+// of the image, and so before the Free. Frees behind a SyncStream, which follows the launches
+// anyway, keep their edges.
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -63,6 +68,9 @@ class AscendLowering {
     }
     lowered.model = std::move(model);
     lowered.aliased_nodes = prepared_.aliased_nodes;
+    lowered.launch_edges_removed = launch_edges_removed_;
+    lowered.launch_edges_kept = launch_edges_kept_;
+    if (launch_edges_kept_ > 0) lowered.why_edges_kept = "their Free follows a SyncStream";
     return lowered;
   }
 
@@ -109,6 +117,15 @@ class AscendLowering {
     node.inputs = {value};
     node.control_inputs = std::move(after);
     return append(graph, std::move(node));
+  }
+  // A Free that may run before `launches`, which are all that use its memory.
+  void append_early_free(uint32_t value, const std::string& origin,
+                         std::vector<uint32_t> launches) {
+    image::Node node = make("FreeMemHbm", origin);
+    node.inputs = {value};
+    launch_edges_removed_ += uint32_t(launches.size());
+    node.free_launches = std::move(launches);
+    append(main_, std::move(node));
   }
   uint32_t append_sync(image::Graph& graph, std::vector<uint32_t> after) {
     image::Node node = make("SyncStream", "");
@@ -280,7 +297,7 @@ class AscendLowering {
     }
     const std::string origin = launch.origin;
     const uint32_t submitted = append(main_, std::move(launch));
-    for (const uint32_t value : scratch) append_free(main_, value, origin, {submitted});
+    for (const uint32_t value : scratch) append_early_free(value, origin, {submitted});
     free_after(index, submitted, origin);
     return {};
   }
@@ -307,7 +324,7 @@ class AscendLowering {
       Usage& usage = usage_of(root);
       if (usage.last_step != index) continue;
       if (usage.readers.empty()) usage.readers.push_back(submitted);
-      append_free(main_, device_[index_of(root)], origin, std::move(usage.readers));
+      append_early_free(device_[index_of(root)], origin, std::move(usage.readers));
     }
   }
 
@@ -336,6 +353,7 @@ class AscendLowering {
     const uint32_t sync = append_sync(main_, std::move(copies));
     for (const ir::ValueId root : roots) {
       std::vector<uint32_t> after = std::move(usage_of(root).readers);
+      launch_edges_kept_ += uint32_t(after.size());
       after.push_back(sync);
       append_free(main_, device_[index_of(root)], std::string(module_.value_name(root)),
                   std::move(after));
@@ -356,6 +374,7 @@ class AscendLowering {
   std::vector<uint32_t> weight_copies_;                        // Nodes of Init.
   std::vector<uint32_t> input_values_;
   uint32_t create_stream_ = 0;
+  uint32_t launch_edges_removed_ = 0, launch_edges_kept_ = 0;
 };
 
 }  // namespace

@@ -149,6 +149,7 @@ class DynamicLowering {
   uint64_t end_ = 0;       // Behind the last position.
   uint64_t position_ = 0;  // Of the main graph's item that is emitted.
   uint32_t aliased_nodes_ = 0;
+  uint32_t launch_edges_kept_ = 0;
 
   // Of ascend.
   const bool for_device_;

@@ -329,6 +329,7 @@ void DynamicLowering::emit_device_frees(Scope& scope, size_t index) {
     image::Node node = device_node(DVT_NODE_FREE, scope.items[index]);
     node.inputs = {device_value_[index_of(value)]};
     node.control_inputs = scope.readers[value];
+    launch_edges_kept_ += uint32_t(node.control_inputs.size());
     append(scope.graph, std::move(node));
   }
 }

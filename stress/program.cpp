@@ -4,6 +4,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "exec/mt_topo/platform.hpp"
 
@@ -19,6 +20,9 @@ uint64_t mix(uint64_t a, uint64_t b) {
 constexpr uint32_t kKernelFlags[] = {DVT_KERNEL_LANE_NORMAL, DVT_KERNEL_LANE_MEMORY,
                                      DVT_KERNEL_LANE_MEMORY | DVT_KERNEL_FREE,
                                      DVT_KERNEL_LANE_MEMORY, DVT_KERNEL_LANE_LAUNCH};
+
+// Nodes of a program that suspends; what launches need is a square of them.
+constexpr size_t kNeedsMax = 4096;
 
 uint32_t pick(Random& random, uint64_t below) {
   return static_cast<uint32_t>(random() % below);
@@ -62,8 +66,10 @@ Shape random_shape(Random& random, uint32_t nodes_max) {
   return shape;
 }
 
-Program::Program(Random& random, uint32_t nodes_max, bool leave_out_edge)
-    : shape_(random_shape(random, nodes_max)), nodes_(shape_.from.size()) {
+Program::Program(Random& random, uint32_t nodes_max, bool suspends, bool leave_out_edge)
+    : shape_(random_shape(random, nodes_max)),
+      nodes_(shape_.from.size()),
+      suspends_(suspends && shape_.from.size() <= kNeedsMax) {
   const uint32_t count = this->count();
   has_lanes_ = random() % 2 == 0;
   const uint32_t spin = random() % 2 == 0 ? 0 : pick(random, 400);
@@ -116,7 +122,30 @@ void Program::make_relations(Random& random) {
                                                              .free_offsets = free_offsets_,
                                                              .free_launches = free_launches_});
   if (made.ok()) relations_ = std::move(*made);
-  if (!made.ok()) complain("relations: " + made.status().to_string());
+  if (!made.ok()) return complain("relations: " + made.status().to_string());
+  if (suspends_) find_needs();
+}
+
+void Program::find_needs() {
+  std::vector<std::vector<bool>> needs(count(), std::vector<bool>(count(), false));
+  const auto take_over = [&](uint32_t node, uint32_t from) {
+    for (uint32_t i = 0; i <= from; ++i) needs[node][i] = needs[node][i] || needs[from][i];
+    needs[node][from] = true;
+  };
+  needs_.resize(count());
+  const Node* last_launch = nullptr;
+  for (Node& node : nodes_) {
+    for (const uint32_t from : shape_.from[node.index]) take_over(node.index, from);
+    if (node.kind == Kind::kAlloc) node.wait = relations_->make_wait();
+    if (node.kind != Kind::kLaunch) continue;
+    if (last_launch != nullptr) take_over(node.index, last_launch->index);
+    last_launch = &node;
+    for (uint32_t i = 0; i < node.index; ++i) {
+      if (needs[node.index][i] && lane_[i] == DVT_KERNEL_LANE_MEMORY) {
+        needs_[node.index].push_back(i);
+      }
+    }
+  }
 }
 
 mt_topo::Tables Program::tables() const {
@@ -125,7 +154,8 @@ mt_topo::Tables Program::tables() const {
           .successors = successors_,
           .indegree = indegree_,
           .lane = lane_,
-          .priority = {}};
+          .priority = {},
+          .may_suspend = suspends_};
 }
 
 schedule::Plan Program::plan(uint32_t workers) const {
@@ -136,8 +166,12 @@ schedule::Plan Program::plan(uint32_t workers) const {
 
 Status Program::run_oracle() {
   arm(Event::kNothing, 0);
+  // Nobody waits in order.
+  const bool suspends = std::exchange(suspends_, false);
   int32_t code = DVT_OK;
-  if (dvt_sequential_run(steps_.data(), steps_.size(), &code) != steps_.size()) {
+  const size_t ran = dvt_sequential_run(steps_.data(), steps_.size(), &code);
+  suspends_ = suspends;
+  if (ran != steps_.size()) {
     return {DVT_INTERNAL, DVT_STAGE_RUN, "the sequential loop fails"};
   }
   expected_.clear();
@@ -149,6 +183,7 @@ void Program::arm(Event event, uint32_t node, std::function<bool()> nested) {
   for (Node& each : nodes_) {
     each.result = 0;
     each.runs = 0;
+    each.waits = each.has_waited = false;
     each.state.store(State::kWaiting, std::memory_order_relaxed);
   }
   event_ = event;
@@ -171,8 +206,26 @@ int32_t Program::run_node(void* context) {
   return node.program->run(node);
 }
 
+// Memory lane. Each allocation waits once: for what is owed, unless that needs it or another memory
+// node that has not run.
+bool Program::has_to_wait(Node& node) {
+  if (node.has_waited) return false;
+  if (!node.waits) {
+    node.waits = relations_->suspend(node.wait, [&](uint32_t launch) {
+      return std::ranges::any_of(needs_[launch],
+                                 [&](uint32_t memory) { return nodes_[memory].runs == 0; });
+    });
+  } else if (relations_->is_over(node.wait)) {
+    relations_->resume(node.wait);
+    node.waits = false;
+  }
+  node.has_waited = !node.waits;
+  return node.waits;
+}
+
 int32_t Program::run(Node& node) {
   node.state.store(State::kRunning, std::memory_order_relaxed);
+  if (suspends_ && node.kind == Kind::kAlloc && has_to_wait(node)) return DVT_STEP_SUSPENDED;
   uint64_t hash = node.index;
   for (const uint32_t from : shape_.from[node.index]) hash = mix(hash, nodes_[from].result);
   enter_lane(node);
@@ -231,7 +284,7 @@ void Program::keep_books(const Node& node) {
     relations_->freed(node.index);
   } else if (node.kind == Kind::kLaunch) {
     launched_[node.index] = 1;
-    if (relations_->related(node.index) && relations_->submitted(node.index)) {
+    if (relations_->related(node.index) && relations_->submitted(node.index) && !suspends_) {
       complain("a launch rings for nobody");
     }
   } else if (node.kind == Kind::kAlloc && relations_->settled()) {

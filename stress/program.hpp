@@ -3,7 +3,9 @@
 // A node hashes the results of its predecessors, which are plain memory: one that runs too early
 // gives another result than the sequential loop, and ThreadSanitizer sees it. Memory nodes look
 // that they are alone, launches that they come in order. Frees and Launches keep the books of
-// relations (exec/relations.hpp), and allocations look that what is settled has been submitted.
+// relations (exec/relations.hpp), and allocations look that what is settled has been submitted. In
+// a program that suspends, an allocation waits for what is owed, but for launches that need a
+// memory node that has not run.
 //
 // Threads  One run at a time; nodes as the scheduler calls them; describe() from any thread.
 // Trust    Made here.
@@ -48,15 +50,17 @@ Shape random_shape(Random& random, uint32_t nodes_max);
 
 class Program {
  public:
-  // `leave_out_edge`: the scheduler is not told of one edge, so that the checks have something to
-  // find.
-  Program(Random& random, uint32_t nodes_max, bool leave_out_edge);
+  // `suspends`: for Mode::kDynamic only. `leave_out_edge`: the scheduler is not told of one edge,
+  // so that the checks have something to find.
+  Program(Random& random, uint32_t nodes_max, bool suspends, bool leave_out_edge);
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   [[nodiscard]] uint32_t count() const { return static_cast<uint32_t>(nodes_.size()); }
   [[nodiscard]] const char* shape() const { return shape_.name; }
   [[nodiscard]] bool has_lanes() const { return has_lanes_; }
+  // Allocations that were suspended, in all runs.
+  [[nodiscard]] uint64_t suspensions() const { return relations_->statistics().suspended; }
   [[nodiscard]] mt_topo::Tables tables() const;
   [[nodiscard]] schedule::Plan plan(uint32_t workers) const;
 
@@ -80,6 +84,7 @@ class Program {
  private:
   enum class Kind : uint8_t { kPlain, kMemory, kFree, kAlloc, kLaunch };
   enum class State : uint8_t { kWaiting, kRunning, kDone };
+  using Books = exec::Relations<mt_topo::RealThreads>;
   struct Node {
     Program* program = nullptr;
     uint32_t index = 0;
@@ -88,6 +93,8 @@ class Program {
     uint64_t result = 0;
     uint32_t runs = 0;
     std::atomic<State> state{State::kWaiting};
+    Books::Wait wait;  // Of an allocation.
+    bool waits = false, has_waited = false;
   };
 
   static int32_t run_node(void* context);
@@ -95,7 +102,9 @@ class Program {
   int32_t happen(const Node& node);
   void enter_lane(Node& node);
   void keep_books(const Node& node);
+  [[nodiscard]] bool has_to_wait(Node& node);
   void make_relations(Random& random);
+  void find_needs();
   // The first thing that went wrong is kept.
   void complain(const std::string& what);
 
@@ -108,9 +117,11 @@ class Program {
   std::vector<uint64_t> expected_;
 
   std::vector<uint32_t> kernel_, free_offsets_, free_launches_;
-  std::unique_ptr<exec::Relations<mt_topo::RealThreads>> relations_;
-  std::vector<uint8_t> freed_;     // Of the memory lane.
-  std::vector<uint8_t> launched_;  // Of the launch lane; read where it is settled.
+  std::unique_ptr<Books> relations_;
+  bool suspends_;
+  std::vector<std::vector<uint32_t>> needs_;  // By launch, in programs that suspend: memory nodes.
+  std::vector<uint8_t> freed_;                // Of the memory lane.
+  std::vector<uint8_t> launched_;             // Of the launch lane; read where it is settled.
   uint32_t in_memory_lane_ = 0;
   uint32_t last_launch_ = 0;
 

@@ -119,7 +119,7 @@ class Stress {
 
  private:
   Status make_pools() {
-    for (uint32_t workers = 1; workers <= options_.workers_max; ++workers) {
+    for (uint32_t workers = options_.workers_min; workers <= options_.workers_max; ++workers) {
       DvtPoolOptions pool_options;
       dvt_pool_options_init(&pool_options);
       pool_options.workers = workers;
@@ -139,7 +139,10 @@ class Stress {
                                           const std::shared_ptr<mt_topo::Pool>& pool,
                                           uint32_t nodes_max) {
     auto made = std::make_unique<Case>();
-    made->program = std::make_unique<Program>(random, nodes_max, options_.leave_out_edge);
+    made->mode = options_.schedule.value_or(static_cast<Mode>(random() % 4));
+    const bool by_chance = random() % 2 == 0;
+    const bool suspends = made->mode == Mode::kDynamic && options_.suspend.value_or(by_chance);
+    made->program = std::make_unique<Program>(random, nodes_max, suspends, options_.leave_out_edge);
     if (Status status = made->program->run_oracle(); !status.ok()) return status;
     const uint32_t parts = 1 + static_cast<uint32_t>(random() % options_.workers_max);
     const schedule::Plan plan = made->program->plan(parts);
@@ -147,7 +150,6 @@ class Stress {
                                         .order = plan.order,
                                         .wait_offsets = plan.wait_offsets,
                                         .waits = plan.waits};
-    made->mode = static_cast<Mode>(random() % 4);
     auto scheduler =
         Scheduler::create(made->program->tables(), &tables, pool, {.mode = made->mode});
     if (!scheduler.ok()) return std::move(scheduler.status());
@@ -227,6 +229,7 @@ class Stress {
     for (const auto& one : cases) {
       report_.runs += one->runs.size();
       report_.nodes += one->program->progress();
+      report_.suspensions += one->program->suspensions();
       if (one->wrong.empty()) continue;
       return Status(ErrorDetail{.code = DVT_INTERNAL,
                                 .stage = DVT_STAGE_RUN,
@@ -250,10 +253,15 @@ class Stress {
 
 Result<StressReport> run(const StressOptions& options) {
   const bool bounded = options.rounds > 0 || options.seconds > 0;
-  if (!bounded || options.workers_max < 1 || options.workers_max > mt_topo::kWorkersMax ||
-      options.nodes_max < 1) {
-    return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_NONE,
-                  "stress needs rounds or seconds, 1 to 64 workers and at least one node");
+  if (options.suspend == true && options.schedule && options.schedule != Mode::kDynamic) {
+    return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_NONE, "only the dynamic schedule can suspend");
+  }
+  if (!bounded || options.workers_min < 1 || options.workers_min > options.workers_max ||
+      options.workers_max > mt_topo::kWorkersMax || options.nodes_max < 1) {
+    return Status(
+        DVT_INVALID_ARGUMENT, DVT_STAGE_NONE,
+        "stress needs rounds or seconds, 1 to 64 workers (least at most most) and at least "
+        "one node");
   }
   return Stress(options).run();
 }

@@ -13,9 +13,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/status.hpp"
+#include "exec/mt_topo/scheduler.hpp"
 
 namespace davit::stress {
 
@@ -23,7 +25,12 @@ struct StressOptions {
   uint64_t seed = 1;
   uint64_t rounds = 0;  // 0: until the time is up.
   double seconds = 0;   // 0: until the rounds are done. Both may be given.
+  uint32_t workers_min = 1;
   uint32_t workers_max = 4;
+  std::optional<mt_topo::Mode> schedule;  // Empty: any.
+  // Whether allocations suspend until what they wait for has been submitted, which only
+  // Mode::kDynamic can. Empty: by chance.
+  std::optional<bool> suspend;
   uint32_t nodes_max = 1000;
   double stall_seconds = 10;  // Without the end of any node.
   // Told every now and then. May be empty.
@@ -41,6 +48,7 @@ struct StressReport {
   uint64_t rounds = 0;
   uint64_t runs = 0;
   uint64_t nodes = 0;
+  uint64_t suspensions = 0;
   std::map<std::string, uint64_t> scenarios;  // How often each came up.
 };
 

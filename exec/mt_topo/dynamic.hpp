@@ -8,8 +8,8 @@
 //
 // Invariants
 //   1  A unit is queued once per run: by the one whose arrival was the last (join.hpp), or as a
-//   root.
-//      So a queue of as many entries as units never overflows.
+//      root; and again by the one who has called it and found that it suspends itself. So a queue
+//      of as many entries as units never overflows.
 //   2  Queues are empty when a worker waits or leaves; so what is ready is in a mailbox, in the
 //      strand's list (whose holder is awake), or in the queue of a worker that is awake.
 //   3  done = units finished by workers, reported when their queue is empty. It reaches unit_count
@@ -23,7 +23,8 @@
 // Threads  One run at a time; see job.hpp for helpers.
 // Trust    The topology is checked.
 // Memory   Everything is allocated by the constructor: 16 bytes per unit, and 4 bytes per unit and
-//          worker that is touched only as far as it is used. A run allocates nothing.
+//          worker that is touched only as far as it is used; 8 more per unit where nodes may
+//          suspend. A run allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +56,8 @@ class Dynamic final : public Job {
         joins_(new Join<Platform>[topology.unit_count()]),
         mailboxes_(new Mailbox<Platform>[workers]),
         rings_(new uint32_t[size_t{ring_size_} * workers]),
-        strand_next_(new uint32_t[topology.unit_count()]) {
+        strand_next_(new uint32_t[topology.unit_count()]),
+        pauses_(topology.may_suspend() ? new Pause[topology.unit_count()]() : nullptr) {
     for (uint32_t unit = 0; unit < topology.unit_count(); ++unit) {
       joins_[unit].~Join();
       new (&joins_[unit]) Join<Platform>(topology.indegree(unit));
@@ -85,9 +87,16 @@ class Dynamic final : public Job {
   template <Loop kLoop>
   class Worker;
 
+  // Where a unit of the memory lane that has been suspended goes on; handed over with the unit.
+  struct Pause {
+    uint32_t epoch;
+    uint32_t position;
+  };
+
   void start(Crew* crew, const RunControl& control, const RunObserver* observer,
              uint32_t batch_min) noexcept {
     if (++epoch_ == 0) {
+      if (pauses_ != nullptr) std::fill_n(pauses_.get(), topology_.unit_count(), Pause{});
       for (uint32_t unit = 0; unit < topology_.unit_count(); ++unit) joins_[unit].clear();
       epoch_ = 1;
     }
@@ -123,6 +132,7 @@ class Dynamic final : public Job {
   std::unique_ptr<Mailbox<Platform>[]> mailboxes_;
   std::unique_ptr<uint32_t[]> rings_;
   std::unique_ptr<uint32_t[]> strand_next_;
+  std::unique_ptr<Pause[]> pauses_;  // Null unless nodes may suspend.
   alignas(64) Strand<Platform> strand_;
   alignas(64) typename Platform::template Atom<uint32_t> done_{0};
 };
@@ -142,6 +152,7 @@ class Dynamic<Platform>::Worker {
         joins_(run.joins_.get()),
         ring_(run.rings_.get() + size_t{index} * run.ring_size_),
         mask_(run.ring_size_ - 1),
+        pauses_(run.pauses_.get()),
         index_(index),
         epoch_(run.epoch_),
         batch_min_(run.batch_min_),
@@ -226,10 +237,27 @@ class Dynamic<Platform>::Worker {
     const uint32_t* arc = arcs_ + arc_begin_[unit];
     const uint32_t* const end = arcs_ + arc_begin_[unit + 1];
     if (large_) fetch_ahead(arc, end);
-    if (!call(begin_[unit], begin_[unit + 1])) return false;
+    uint32_t position = begin_[unit];
+    if (pauses_ != nullptr && pauses_[unit].epoch == epoch_) position = pauses_[unit].position;
+    if (!call(position, begin_[unit + 1])) {
+      if (suspended_at_ == kNoNode) return false;
+      put_back(unit);
+      return true;
+    }
     ++finished_;
+    turns_in_vain_ = 0;
     for (; arc != end; ++arc) arrive(*arc);
     return true;
+  }
+
+  // A suspended unit waits at the end of the queue; what it waits for is in front of it, or with
+  // another worker that is awake.
+  void put_back(uint32_t unit) noexcept {
+    pauses_[unit] = {epoch_, std::exchange(suspended_at_, kNoNode)};
+    push(unit | kMemory);
+    // While all that is queued is suspended, look wherever work may be.
+    if (++turns_in_vain_ < tail_ - head_) return;
+    if (!refill() && !send_held() && !take_from(index_) && !steal()) Platform::relax();
   }
 
   // The lines that the arrivals of this unit and the body of the next will touch, where they do not
@@ -243,6 +271,7 @@ class Dynamic<Platform>::Worker {
     }
   }
 
+  // False: the run has failed, or a node has suspended itself (suspended_at_).
   [[nodiscard]] bool call(uint32_t position, uint32_t end) noexcept {
     try {
       for (; position < end; ++position) {
@@ -251,6 +280,10 @@ class Dynamic<Platform>::Worker {
           observer.begin(observer.user, index_, topology_.node(position));
         }
         const int32_t code = steps_[position].fn(steps_[position].ctx);
+        if (code == DVT_STEP_SUSPENDED && pauses_ != nullptr) [[unlikely]] {
+          suspended_at_ = position;
+          return false;
+        }
         if constexpr (kLoop == Loop::kObserved) {
           const RunObserver& observer = *run_.state_.observer();
           observer.end(observer.user, index_, topology_.node(position), code);
@@ -357,6 +390,7 @@ class Dynamic<Platform>::Worker {
   Join<Platform>* const joins_;
   uint32_t* const ring_;
   const uint32_t mask_;
+  Pause* const pauses_;
   const uint32_t index_;
   const uint32_t epoch_;
   const uint32_t batch_min_;
@@ -365,6 +399,8 @@ class Dynamic<Platform>::Worker {
   uint32_t held_ = 0;
   uint32_t held_count_ = 0;
   uint32_t finished_ = 0;
+  uint32_t suspended_at_ = kNoNode;
+  uint32_t turns_in_vain_ = 0;  // Units put back since one has finished.
   const bool large_;
   bool alone_;  // Nothing of this run has been laid out yet.
   std::span<const uint32_t> roots_left_;

@@ -235,6 +235,10 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(const Tables& tables, const
                               .message = "planned scheduling was asked for, but there is no plan",
                               .hint = "compile with --workers N"});
   }
+  if (tables.may_suspend && options.mode != Mode::kDynamic) {
+    return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_LOAD,
+                  "nodes that may suspend run as they become ready only (dynamic)");
+  }
   uint32_t workers = pool == nullptr ? 1 : pool->workers();
   if (options.workers != 0) workers = std::min(workers, options.workers);
   try {

@@ -129,7 +129,7 @@ struct Topology::Chains {
   }
 };
 
-Topology::Topology(const Tables& tables) {
+Topology::Topology(const Tables& tables) : may_suspend_(tables.may_suspend) {
   Chains chains(tables);
   const uint32_t count = tables.count();
   steps_.reserve(count);

@@ -36,6 +36,9 @@ struct Tables {
   std::span<const uint8_t> lane;  // DVT_KERNEL_LANE_*; empty: all normal.
   std::span<const int32_t>
       priority;  // Smaller first among nodes that become ready at once; may be empty.
+  // Memory nodes may return DVT_STEP_SUSPENDED; then they run again later, others meanwhile. Only
+  // Mode::kDynamic can.
+  bool may_suspend = false;
 
   [[nodiscard]] uint32_t count() const {
     return successor_offsets.empty() ? 0 : static_cast<uint32_t>(successor_offsets.size() - 1);
@@ -73,6 +76,7 @@ class Topology {
   [[nodiscard]] uint32_t indegree(uint32_t unit) const { return indegree_[unit]; }
   // Arc words of the units that wait for nothing.
   [[nodiscard]] std::span<const uint32_t> roots() const { return roots_; }
+  [[nodiscard]] bool may_suspend() const { return may_suspend_; }
   // Units on the longest path.
   [[nodiscard]] uint32_t depth() const { return depth_; }
 
@@ -90,6 +94,7 @@ class Topology {
   std::vector<uint32_t> roots_;
   std::vector<bool> memory_;
   uint32_t depth_ = 0;
+  bool may_suspend_;
 };
 
 }  // namespace davit::mt_topo

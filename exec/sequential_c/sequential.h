@@ -31,6 +31,10 @@ typedef struct DvtStep {
 static_assert(sizeof(DvtStep) == 2 * sizeof(void*), "four steps per 64-byte line");
 static_assert(offsetof(DvtStep, ctx) == sizeof(void*), "see the drawing above");
 
+/* Returned by a step that has not done anything yet and is to be called again later. Only to an
+ * executor that expects it of this step (exec/mt_topo); any other takes it for a failure. */
+#define DVT_STEP_SUSPENDED INT32_MIN
+
 /* What a traced run calls around every step. Neither pointer may be NULL. */
 typedef struct DvtStepTrace {
   void (*begin)(void* user, size_t step);

@@ -314,9 +314,14 @@ DVT_API void dvt_cancel_destroy(DvtCancel* cancel);
 DVT_API void dvt_cancel_request(DvtCancel* cancel);
 DVT_API void dvt_cancel_reset(DvtCancel* cancel);
 
+/* DvtRunOptions.flags */
+enum {
+  DVT_RUN_WATCHED = 1, /* Notes what every node is doing, for dvt_executor_describe_waits(). */
+};
+
 typedef struct DvtRunOptions {
-  uint32_t struct_size; /* sizeof(DvtRunOptions). */
-  uint32_t reserved;
+  uint32_t struct_size;     /* sizeof(DvtRunOptions). */
+  uint32_t flags;           /* DVT_RUN_*; default 0. */
   const DvtCancel* cancel;  /* Or NULL. When it is requested, the run ends with DVT_CANCELLED. */
   int64_t timeout_us;       /* From the call on; then DVT_TIMEOUT. Default -1: no limit. */
   DvtNodeObserver observer; /* Or NULL. Called by the worker that ran the node: several at a time
@@ -333,6 +338,17 @@ DVT_API void dvt_run_options_init(DvtRunOptions* options);
  */
 DVT_API DVT_NODISCARD DvtCode dvt_executor_run_with(DvtExecutor* executor,
                                                     const DvtRunOptions* options, DvtError* error);
+
+/* Who waits for whom in the watched run that is in progress, or where the last one ended: for each
+ * lane the last node that has ended and the first that has not, how many could run; allocations
+ * that are suspended, and the launch they wait for; unfinished nodes and what they wait for.
+ *
+ * Writes at most `size` bytes, the last of them 0, and returns how many the whole text needs
+ * without that one. Any thread may call, also while the run is in progress; not in a signal
+ * handler. A host that wants the text on a signal blocks that signal in all threads and waits for
+ * it in one of its own, as `davit run --watch` does for SIGUSR1. NULL and unwatched: a text that
+ * says so. */
+DVT_API size_t dvt_executor_describe_waits(const DvtExecutor* executor, char* text, size_t size);
 
 /* Davit's own kernels for the cpu. */
 DVT_API DvtKernelTable dvt_cpu_kernels(void);

@@ -16,6 +16,7 @@
 //          allocates nothing.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -332,6 +333,14 @@ class Executor {
   // The same with limits, and reporting to `options.observer`.
   Error run(const DvtRunOptions& options) {
     return detail::call(dvt_executor_run_with, get(), &options);
+  }
+
+  // Of runs with DVT_RUN_WATCHED; any thread may call.
+  [[nodiscard]] std::string describe_waits() const {
+    std::string text(dvt_executor_describe_waits(get(), nullptr, 0) + 1024, '\0');
+    text.resize(
+        std::min(dvt_executor_describe_waits(get(), text.data(), text.size()), text.size() - 1));
+    return text;
   }
 
   // The same; calls `observer(const DvtNodeEvent&)` after every node.

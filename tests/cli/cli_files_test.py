@@ -419,6 +419,36 @@ class DumpTest(tool.ToolTest):
         self.assertEqual(result.out, "")
 
 
+# The Free of x lets a launch be late that needs the allocation behind it.
+WAITS_FOR_ITSELF = """davit 1.3 target "ascend:910B2"
+streams 1
+input x: f32[4]
+output y: f32[4]
+device d0: f32[4]
+device d1: f32[4]
+device d2: f32[4]
+graph init {
+CreateStream() {stream=0, priority=0}
+}
+graph main {
+d0 = AllocMemHbm() {bytes=16} origin="x"
+l0: LaunchH2DCopy(x, d0) stream=0 origin="x"
+a1: d1 = AllocMemHbm() {bytes=16} origin="one"
+l1: d1 = LaunchKernel<Relu.f32>(d0) stream=0 after=[a1, l0] origin="one"
+FreeMemHbm(d0) frees=[l1, l2] origin="x"
+a2: d2 = AllocMemHbm() {bytes=16} origin="two"
+l2: d2 = LaunchKernel<Relu.f32>(d1) stream=0 after=[a2, l1] origin="two"
+down: y = LaunchD2HCopy(d2) stream=0 after=[l2] origin="y"
+sync: SyncStream() {stream=0} after=[down]
+FreeMemHbm(d1) after=[sync]
+FreeMemHbm(d2) after=[sync]
+}
+graph deinit {
+DestroyStream() {stream=0}
+}
+"""
+
+
 class VerifyTest(tool.ToolTest):
 
     def test_says_what_was_checked(self):
@@ -427,6 +457,29 @@ class VerifyTest(tool.ToolTest):
         self.assertRegex(document["result"]["digest"], r"^[0-9a-f]{32}$")
         for area in ["container", "tables", "graphs", "dataflow", "memory plan", "kernels"]:
             self.assertIn(area, document["result"]["checked"])
+
+    def test_liveness(self):
+        image = self.path("relu.davit")
+        model = self.path("relu.onnx", tool.onnx_model(
+            [("Relu", "", "act_1", ["x"], ["y"])], [("x", F32, (2, 3))], [("y", F32, (2, 3))]))
+        compiled, document = self.davit_json("compile", model, "-o", image, "--target", "ascend",
+                                             "--verbose")
+        self.check_passed(compiled)
+        self.assertEqual(document["result"]["compile"]["launch_edges_removed"], 1)
+        self.assertIn("1 edge became relations, 0 kept",
+                      compiled.out + compiled.err)
+        result, document = self.davit_json("verify", image, "--liveness")
+        self.check_passed(result)
+        self.assertEqual(document["result"]["liveness"], {"proved": True, "relations": 1})
+    def test_liveness_that_is_not_proved(self):
+        image = self.image(WAITS_FOR_ITSELF)
+        self.check_passed(davit("verify", image))
+        result = davit("verify", image, "--liveness")
+        self.check_failed(result, 3, "check", "liveness is not proved")
+        self.assertIn("node 5 (AllocMemHbm, two) may wait for node 6 (LaunchKernel, two), which "
+                      "node 4 (FreeMemHbm, x) has named; ", result.last)
+        self.assertIn("node 6 (LaunchKernel, two) waits for node 5 (AllocMemHbm, two)",
+                      result.last)
 
     def test_bad_images(self):
         with open(self.image(), "rb") as file:

@@ -2,6 +2,8 @@
 
 import csv
 import os
+import signal
+import subprocess
 import unittest
 
 import tool
@@ -316,11 +318,30 @@ graph main {
                                            "--timeout", "0.3")
         self.check_failed(result, 6, "run", "not done after 0.3 s")
         self.assertRegex(document["failure"]["hint"], "add_1|copy_1")
+        self.assertRegex(result.err, r"watched run \d+ (is in progress|has ended: timeout)\n"
+                         r"  normal lane: \d of \d have ended")
         result = davit("bench", self.image(), "--duration", "1000", "--timeout=0.5")
         self.assertEqual(result.code, 6)
         self.assertEqual(davit("run", self.image(), "--timeout", "-1").code, 2)
         self.assertEqual(davit("run", self.image(), "--timeout", "nan").code, 2)
         self.check_passed(davit("run", self.image(), "--timeout", "60"))
+
+    def test_watch(self):
+        with subprocess.Popen(
+                [tool.DAVIT, "run", self.image(), "--iterations", "1000000000", "--watch"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                for line in process.stderr:  # The executor is there when its input is.
+                    if line.startswith("input "):
+                        break
+                said = ""
+                while "normal lane: " not in said:
+                    process.send_signal(signal.SIGUSR1)
+                    said = process.stderr.readline()
+                self.assertIn("have ended", said)
+                self.assertIsNone(process.poll())
+            finally:
+                process.terminate()
 
 
 class BenchTest(tool.ToolTest):

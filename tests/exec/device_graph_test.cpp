@@ -483,12 +483,12 @@ TEST_CASE("a Main that frees too little fails in its second run instead of leaki
   }
   REQUIRE(alloc != nullptr);
   DvtNodeNames names = {"x", "op"};
-  char reason[64] = "";
+  char reasons[3][64] = {};  // For each lane.
   DvtRuntime runtime{};
   runtime.device = device;
   runtime.names = &names;
-  runtime.reason = reason;
-  runtime.reason_bytes = sizeof reason;
+  runtime.reason = reasons[0];
+  runtime.reason_bytes = sizeof reasons[0];
   const DvtAllocAttributes attributes = {16};
   DvtCell cell{};
   DvtContext context{};
@@ -498,7 +498,8 @@ TEST_CASE("a Main that frees too little fails in its second run instead of leaki
   context.cells[0] = &cell;
   CHECK(alloc->run(&context) == DVT_OK);
   CHECK(alloc->run(&context) == DVT_FAILED_STATE);
-  CHECK(std::string(reason).find("nothing has freed") != std::string::npos);
+  CHECK(std::string(reasons[DVT_KERNEL_LANE_MEMORY]).find("nothing has freed") !=
+        std::string::npos);
   dvt_cpu_device_destroy(device);
 }
 

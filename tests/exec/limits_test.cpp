@@ -409,12 +409,63 @@ TEST_CASE("a trace has a row for each worker with its role, and every node on on
   }
 }
 
+TEST_CASE(
+    "a watched run that does not end tells who waits for whom, while it runs and afterwards") {
+  static std::atomic<bool> held;
+  static std::atomic<bool> waiting;
+  for (const Setup& setup : kSetups) {
+    CAPTURE(setup.workers);
+    CAPTURE(setup.schedule);
+    Sample sample(setup.workers, setup.schedule);
+    CHECK(sample.executor->describe_waits() == "no run was watched");
+    held.store(true);
+    waiting.store(false);
+    davit::test::sum_hook.store([](uint32_t node) -> DvtCode {
+      if (node != 4) return DVT_OK;
+      waiting.store(true);
+      while (held.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return DVT_OK;
+    });
+    const davit::Cancel cancel = make_cancel();
+    Error error;
+    std::thread caller([&] {
+      DvtRunOptions options;
+      dvt_run_options_init(&options);
+      options.flags = DVT_RUN_WATCHED;
+      options.cancel = cancel.get();
+      error = sample.executor->run(options);
+    });
+    while (!waiting.load()) std::this_thread::yield();
+    const std::string during = sample.executor->describe_waits();
+    dvt_cancel_request(cancel.get());
+    held.store(false);
+    caller.join();
+    davit::test::sum_hook.store(nullptr);
+    CHECK(during.starts_with("watched run 1 is in progress\n  normal lane: "));
+    CHECK(during.find("\n  node 4 (t.Sum, v4) has begun") != std::string::npos);
+    CHECK(during.find("\n  node 7 (t.Sum, v7) waits for node 4 (t.Sum, v4)") != std::string::npos);
+    CHECK(error.code() == DVT_CANCELLED);
+    const std::string after = sample.executor->describe_waits();
+    CHECK(after.starts_with("watched run 1 has ended: cancelled\n"));
+    CHECK(after.find("last ended: node ") != std::string::npos);
+    std::array<char, 8> few{};
+    CHECK(dvt_executor_describe_waits(sample.executor->get(), few.data(), few.size()) ==
+          after.size());
+    CHECK(std::string(few.data()) == "watched");
+    sample.check_next_run();
+  }
+  CHECK(dvt_executor_describe_waits(nullptr, nullptr, 0) > 0);
+}
+
 TEST_CASE("options of another version are refused") {
   Sample sample(1, DVT_SCHEDULE_SEQUENTIAL);
   DvtRunOptions options;
   dvt_run_options_init(&options);
   options.struct_size = 3;
   CHECK(sample.executor->run(options).code() == DVT_VERSION_MISMATCH);
+  dvt_run_options_init(&options);
+  options.flags = 2;
+  CHECK(sample.executor->run(options).code() == DVT_INVALID_ARGUMENT);
   CHECK(dvt_executor_run_with(sample.executor->get(), nullptr, nullptr) == DVT_OK);
   CHECK(dvt_cancel_create(nullptr, nullptr) == DVT_INVALID_ARGUMENT);
   dvt_cancel_request(nullptr);

@@ -47,6 +47,23 @@ TEST_CASE("rounds cover every event, shape, schedule and number of workers, and 
   CHECK(again.runs == report.runs);
 }
 
+TEST_CASE("one configuration alone; allocations that suspend go on") {
+  using davit::mt_topo::Mode;
+  const StressReport report = run_well({.seed = 5,
+                                        .rounds = kRounds,
+                                        .workers_min = 2,
+                                        .workers_max = 2,
+                                        .schedule = Mode::kDynamic,
+                                        .suspend = true,
+                                        .nodes_max = 200});
+  CHECK(report.suspensions > 0);
+  CHECK(report.scenarios.contains("schedule: dynamic"));
+  CHECK(!report.scenarios.contains("schedule: planned"));
+  CHECK(!report.scenarios.contains("workers: 1"));
+  CHECK(!davit::stress::run({.rounds = 1, .schedule = Mode::kPlanned, .suspend = true}).ok());
+  CHECK(!davit::stress::run({.rounds = 1, .workers_min = 3, .workers_max = 2}).ok());
+}
+
 TEST_CASE("time ends a run of rounds") {
   const StressReport report =
       run_well({.seed = 1, .seconds = 0.3, .workers_max = 2, .nodes_max = 50});

@@ -260,6 +260,65 @@ TEST_CASE("a node may run another graph on the same pool, on every worker at onc
   }
 }
 
+TEST_CASE("a memory node that suspends runs again later; others run meanwhile, launches at last") {
+  constexpr uint32_t kCount = 40;
+  for (const uint32_t workers : {1U, 2U, 3U}) {
+    const auto pool = make_pool(workers);
+    for (uint32_t seed = 0; seed < 50; ++seed) {
+      std::mt19937 random(seed);
+      WorkGraph graph;
+      graph.build(test::random_edges(random, kCount));
+      give_lanes(graph, random);
+      // A memory node waits for a node that neither needs it nor any memory node.
+      std::vector<bool> needs_memory(kCount);
+      std::vector<uint32_t> free_of_memory;
+      for (uint32_t node = 0; node < kCount; ++node) {
+        const auto& from = graph.nodes[node].from;
+        needs_memory[node] =
+            graph.lane[node] == DVT_KERNEL_LANE_MEMORY ||
+            graph.lane[node] == DVT_KERNEL_LANE_LAUNCH ||  // They follow each other.
+            std::ranges::any_of(from, [&](uint32_t source) { return needs_memory[source]; });
+        if (!needs_memory[node]) free_of_memory.push_back(node);
+      }
+      const Expected expected = run_sequentially(graph);
+      struct Waiter {
+        const DvtStep* step;
+        const std::atomic<uint32_t>* awaited;
+        uint32_t suspended = 0;
+      };
+      std::vector<Waiter> waiters(kCount);
+      std::vector<std::atomic<uint32_t>> done(kCount);
+      std::vector<DvtStep> steps = graph.steps;
+      for (const uint32_t node : free_of_memory) {
+        graph.nodes[node].extra = [&done, node] { done[node].store(1); };
+      }
+      for (uint32_t node = 0; node < kCount && !free_of_memory.empty(); ++node) {
+        if (graph.lane[node] != DVT_KERNEL_LANE_MEMORY) continue;
+        waiters[node] = {&graph.steps[node],
+                         &done[free_of_memory[random() % free_of_memory.size()]]};
+        steps[node] = {[](void* context) -> int32_t {
+                         auto& waiter = *static_cast<Waiter*>(context);
+                         if (waiter.awaited->load() != 0) return waiter.step->fn(waiter.step->ctx);
+                         ++waiter.suspended;
+                         return DVT_STEP_SUSPENDED;
+                       },
+                       &waiters[node]};
+      }
+      Tables tables = graph.tables();
+      tables.steps = steps;
+      tables.may_suspend = true;
+      CHECK(!Scheduler::create(tables, nullptr, pool, {.mode = Mode::kAutomatic}).ok());
+      auto scheduler = Scheduler::create(tables, nullptr, pool, {.mode = Mode::kDynamic});
+      REQUIRE(scheduler.ok());
+      CAPTURE(seed);
+      for (int run = 0; run < 5; ++run) {
+        for (auto& flag : done) flag.store(0);
+        check_run(graph, **scheduler, expected);
+      }
+    }
+  }
+}
+
 TEST_CASE("many callers share one pool") {
   const auto pool = make_pool(3);
   std::vector<std::thread> callers;

@@ -1,0 +1,60 @@
+// run_watch.hpp: what every node of Main is doing, so that a run that does not end can be asked.
+//
+// Threads  begin_run() before any node. begun() and ended() by the worker that runs the node.
+//          describe() by any thread at any time: each word is one moment's truth, the whole may mix
+//          moments.
+// Trust    The image is verified.
+// Memory   A byte per node. Only describe() allocates.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "exec/image.hpp"
+
+namespace davit::exec {
+
+class DeferredFrees;
+
+class RunWatch {
+ public:
+  // `deferred` may be null.
+  RunWatch(const ImageView& image, const GraphView& main, const DeferredFrees* deferred);
+
+  void begin_run() noexcept;
+  void end_run(int32_t code) noexcept { code_.store(code, std::memory_order_relaxed); }
+  void begun(uint32_t node) noexcept { set(node, State::kRunning); }
+  void ended(uint32_t node) noexcept {
+    set(node, State::kDone);
+    last_[graph_.lane[node]].store(node, std::memory_order_relaxed);
+  }
+
+  // By lane: how many nodes have ended, run and could run, the last that ended and the first that
+  // has not; then unfinished nodes, and what each waits for.
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  enum class State : uint8_t { kWaiting, kRunning, kDone };
+  static constexpr int32_t kInProgress = INT32_MIN;
+  struct Picture;
+
+  void set(uint32_t node, State state) noexcept {
+    states_[node].store(state, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::string name(uint32_t node) const;
+  [[nodiscard]] Picture look() const;
+  [[nodiscard]] std::string describe_lane(const Picture& picture, uint32_t lane) const;
+  [[nodiscard]] std::string describe_node(const Picture& picture, uint32_t node) const;
+
+  const ImageView& image_;
+  const GraphView& graph_;
+  const DeferredFrees* deferred_;
+  std::unique_ptr<std::atomic<State>[]> states_;
+  std::atomic<uint32_t> last_[3];
+  std::atomic<uint64_t> runs_{0};
+  std::atomic<int32_t> code_{kInProgress};
+};
+
+}  // namespace davit::exec
