@@ -95,7 +95,7 @@ static inline float step_clip(float y, float low, float high) {
 /* Cephes expf: 2^n * p(r), |r| <= ln 2 / 2; relative error below 2^-22. What would be denormal is
  * 0. */
 static inline float step_exp(float x) {
-  float y = x < -87.3365447f ? -87.3365447f : x;
+  float y = x > -87.3365447f ? x : -87.3365447f; /* Also of NaN. */
   y = y > 88.7228394f ? 88.7228394f : y;
   float n = __builtin_rintf(y * 1.44269504088896341f);
   n = n > 127.0f ? 127.0f : n;
