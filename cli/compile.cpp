@@ -47,6 +47,8 @@ class CompileCommand final : public Command {
     set_stage("write");
     const bool external = !compiled->weights.empty();
     const std::string weights = exec::folder_of(output_) + "/" + compiled->weights_name;
+    if (external) status = session.check_files(options, std::span(&weights, 1));
+    if (!status.ok()) return status;
     bool is_new = false;
     if (external) status = write_weights(weights, compiled->weights, is_new);
     if (status.ok()) status = write_bytes(output_, compiled->bytes);

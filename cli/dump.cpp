@@ -9,6 +9,7 @@
 #include "cli/image_views.hpp"
 #include "cli/model.hpp"
 #include "cli/stage.hpp"
+#include "exec/weights.hpp"
 
 namespace davit::cli {
 namespace {
@@ -42,6 +43,11 @@ class DumpCommand final : public Command {
     if (!status.ok()) return status;
     auto model = read_image(path_);
     if (!model.ok()) return std::move(model.status());
+    if (model->external_constants) {
+      const std::string weights = exec::folder_of(path_) + "/" + image::weights_file_name(*model);
+      status = session.check_files(options, std::span(&weights, 1));
+      if (!status.ok()) return status;
+    }
     set_stage("dump");
     if (format_ == "onnx") {
       auto bytes = onnx_view(*model);

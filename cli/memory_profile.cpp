@@ -156,7 +156,7 @@ void MemoryProfiler::report(Session& session, size_t top) const {
     table.add_row({held[i].name, held[i].pool, format_bytes(owned.bytes),
                    fmt::format("{}", owned.blocks), format_percent(share)});
   }
-  if (!events_.empty()) {
+  if (peak_.origin != nullptr) {  // Something was live.
     const char* where = *peak_.origin != '\0' ? peak_.origin : peak_.kernel;
     json["peak"] = {{"node", peak_.node}, {"origin", where}, {"live_bytes", peak_.bytes()}};
     session.print("Most live: {} after node {} ({}); held by ({} of {})\n{}",

@@ -11,6 +11,7 @@
 #include "cli/stage.hpp"
 #include "exec/dynamic.h"
 #include "exec/runtime.h"
+#include "exec/weights.hpp"
 #include "schema/layout.h"
 
 namespace davit::cli {
@@ -132,6 +133,19 @@ Result<compiler::CompiledImage> compile_model(Session& session, const std::strin
   return compiled;
 }
 
+std::vector<std::string> weights_beside(const std::string& path, std::span<const std::byte> image) {
+  DvtImageHeader header;
+  std::memcpy(&header, image.data(), sizeof header);
+  std::vector<std::string> paths;
+  for (uint32_t i = 0; i < header.segment_count; ++i) {
+    DvtSegment segment;
+    std::memcpy(&segment, image.data() + sizeof header + i * sizeof segment, sizeof segment);
+    if ((segment.flags & DVT_SEGMENT_EXTERNAL) == 0) continue;
+    paths.push_back(exec::folder_of(path) + "/" + exec::weights_file_name(segment.digest));
+  }
+  return paths;
+}
+
 Result<LoadedModel> open_model(Session& session, const std::string& path,
                                const CompileArguments& compile_arguments, const OptionSet& options,
                                bool preload) {
@@ -141,10 +155,15 @@ Result<LoadedModel> open_model(Session& session, const std::string& path,
     Status status =
         only_for_models(compile_arguments.given(options), "the image was compiled before");
     if (!status.ok()) return status;
-    return open_with(preload, compile_arguments.plugin_kernels(), {},
-                     [&](const DvtImageOptions* image_options, DvtImage** image, DvtError* error) {
-                       return dvt_image_open_file(path.c_str(), image_options, image, error);
-                     });
+    auto model =
+        open_with(preload, compile_arguments.plugin_kernels(), {},
+                  [&](const DvtImageOptions* image_options, DvtImage** image, DvtError* error) {
+                    return dvt_image_open_file(path.c_str(), image_options, image, error);
+                  });
+    if (!model.ok()) return model;
+    status = session.check_files(options, weights_beside(path, model->image->mapping.bytes()));
+    if (!status.ok()) return status;
+    return model;
   }
   const double begin = now_ns();
   auto compiled = compile_model(session, path, compile_arguments, options);

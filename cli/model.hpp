@@ -41,6 +41,9 @@ struct LoadedModel {
   std::optional<compiler::CompileReport> report;
 };
 
+// The files with weights of an image at `path` that the verifier has accepted.
+std::vector<std::string> weights_beside(const std::string& path, std::span<const std::byte> image);
+
 // Precondition: `compile_arguments` belongs to `options`. With an image, compile options that were
 // given are a usage error: they could do nothing.
 Result<LoadedModel> open_model(Session& session, const std::string& path,

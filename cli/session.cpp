@@ -84,6 +84,7 @@ bool is_about_model(const ErrorDetail& detail) {
     case DVT_STAGE_INFER:
     case DVT_STAGE_OPTIMISE:
     case DVT_STAGE_LOWER:
+    case DVT_STAGE_RUN:
       return true;
     default:
       return false;
@@ -97,8 +98,6 @@ Exit exit_for(const ErrorDetail& detail) {
     case DVT_OK:
       return Exit::kOk;
     case DVT_INVALID_ARGUMENT:
-      // A node that refused what the nodes before it computed.
-      if (detail.stage == DVT_STAGE_RUN && !detail.op.empty()) return Exit::kFailure;
       return is_about_model(detail) ? Exit::kInvalid : Exit::kUsage;
     case DVT_INVALID_IMAGE:
     case DVT_VERSION_MISMATCH:

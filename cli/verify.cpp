@@ -47,6 +47,10 @@ class VerifyCommand final : public Command {
       return status_of(error);
     }
     const ImagePtr image(raw);
+    if (Status status = session.check_files(options, weights_beside(path_, image->mapping.bytes()));
+        !status.ok()) {
+      return status;
+    }
     report(session, *image, image->mapping.bytes(), now_ns() - begin);
     return liveness_ ? report_liveness(session, image->view) : Status();
   }

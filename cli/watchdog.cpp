@@ -17,6 +17,13 @@ namespace {
 // What a run that looks at the deadline may take to see it and say so.
 constexpr double kGraceSeconds = 0.5;
 
+sigset_t only_usr1() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  return set;
+}
+
 }  // namespace
 
 Watchdog::Watchdog(Session& session, double seconds)
@@ -24,6 +31,8 @@ Watchdog::Watchdog(Session& session, double seconds)
   if (seconds <= 0) return;
   // Signals go to the main thread, which may be holding them back.
   const SignalsHeld inherited;
+  const sigset_t usr1 = only_usr1();
+  pthread_sigmask(SIG_BLOCK, &usr1, nullptr);  // `inherited` gives back what was.
   thread_ = std::thread([this] { wait(); });
 }
 
@@ -72,17 +81,6 @@ Status Watchdog::failure() {
   noting_.clear(std::memory_order_release);
   return Status(std::move(detail));
 }
-
-namespace {
-
-sigset_t only_usr1() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGUSR1);
-  return set;
-}
-
-}  // namespace
 
 WaitsOnSignal::WaitsOnSignal(Watchdog& watchdog) {
   const sigset_t set = only_usr1();

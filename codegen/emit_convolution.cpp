@@ -87,7 +87,6 @@ class ConvolutionEmitter {
   ConvolutionEmitter(const Convolution& conv, const Layout& layout, const Isa& isa,
                      const std::string& symbol)
       : conv_(conv),
-        layout_(layout),
         symbol_(symbol),
         geometry_(conv.window),
         tile_(tile_of(conv, layout, isa, geometry_.positions)),
@@ -267,7 +266,6 @@ class ConvolutionEmitter {
   }
 
   const Convolution& conv_;
-  const Layout& layout_;
   const std::string& symbol_;
   const Geometry geometry_;
   const Tile tile_;

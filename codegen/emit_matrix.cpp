@@ -16,7 +16,6 @@ class MatrixEmitter {
  public:
   MatrixEmitter(const Matrix& matrix, const Isa& isa, const std::string& symbol)
       : matrix_(matrix),
-        isa_(isa),
         symbol_(symbol),
         tile_(matrix_tile(isa, matrix.rows, matrix.columns)),
         panel_vectors_(kPanelColumns / isa.lanes),
@@ -108,7 +107,6 @@ class MatrixEmitter {
   }
 
   const Matrix& matrix_;
-  const Isa& isa_;
   const std::string& symbol_;
   const Tile tile_;
   const int64_t panel_vectors_, panels_, tile_panels_;

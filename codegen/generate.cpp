@@ -5,6 +5,7 @@
 #include <map>
 
 #include "codegen/products.hpp"
+#include "exec/code_segment.hpp"
 #include "ir/passes/rewrite.hpp"
 #include "ops/definition.hpp"
 #include "ops/defs/fused.hpp"
@@ -107,10 +108,8 @@ class Generator {
                                              {"shape", *passes::static_shape(module(), y)},
                                              {"cost", cost_of(kernel.product)}},
                               .opset = ops::kFusedOpset};
-    const ir::ValueId result = rewriter_.add_value_like(y);
-    init.outputs = {result};
+    init.outputs = {y};
     rewriter_.add_node(ir::kMainGraph, std::move(init));
-    rewriter_.replace_or_copy(y, result);
     rewriter_.strike_unneeded(node);
     kernels_.try_emplace(kernel.name, std::move(kernel));
     ++nodes_;
@@ -157,6 +156,13 @@ Result<std::unique_ptr<Generated>> generate(ir::Module& module, const Options& o
   auto built = build(files, options.toolchain);
   if (!built.ok()) return std::move(built.status());
   generated->code = std::move(built->bytes);
+  // What the loader would say of it. That this processor cannot run it does not matter here.
+  const auto loaded = exec::CodeSegment::load(generated->code);
+  if (!loaded.ok() && loaded.status().code() != DVT_UNSUPPORTED) {
+    return Status(DVT_IO_ERROR, DVT_STAGE_LOWER,
+                  "the C compiler made code that is of no use: " +
+                      std::string(loaded.status().detail().message));
+  }
   generated->files = built->files;
   generated->cached_files = built->cached_files;
   generated->names_.reserve(kernels.size());

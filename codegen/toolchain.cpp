@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -48,7 +49,7 @@ std::string environment(const char* name) {
 }
 
 Status io_error(const std::string& message) {
-  return {DVT_IO_ERROR, DVT_STAGE_WRITE, message};
+  return {DVT_IO_ERROR, DVT_STAGE_LOWER, message};
 }
 
 bool write_bytes(const fs::path& path, std::string_view bytes) {
@@ -73,7 +74,12 @@ class TemporaryFolder {
   TemporaryFolder() {
     std::error_code error;
     std::string pattern = (fs::temp_directory_path(error) / "davit-code-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+    if (::mkdtemp(pattern.data()) != nullptr) {
+      path_ = pattern;
+    } else {
+      reason_ =
+          fmt::format("cannot make the temporary folder {}: {}", pattern, std::strerror(errno));
+    }
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
@@ -81,11 +87,13 @@ class TemporaryFolder {
     std::error_code error;
     if (!path_.empty() && !kept_) fs::remove_all(path_, error);
   }
-  [[nodiscard]] const fs::path& path() const { return path_; }
+  [[nodiscard]] const fs::path& path() const { return path_; }  // Empty: see reason().
+  [[nodiscard]] const std::string& reason() const { return reason_; }
   void keep() { kept_ = true; }
 
  private:
   fs::path path_;
+  std::string reason_;
   bool kept_ = false;
 };
 
@@ -137,7 +145,8 @@ void stop(const Process& process) {
 
 // What a process that ended badly left behind.
 Status failure(const Process& process, const std::string& how) {
-  Status status = io_error(fmt::format("the C compiler {}", how));
+  const std::string program = process.command.substr(0, process.command.find(' '));
+  Status status = io_error(fmt::format("the C compiler '{}' {}", program, how));
   std::string log = read_bytes(process.log).value_or("");
   constexpr size_t kTextMax = 400;
   status.detail().got = log.substr(0, log.find('\n')).substr(0, kTextMax);
@@ -173,7 +182,7 @@ std::string digest_of(std::string_view bytes) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-// An entry is the digest of its content, then the content.
+// An entry is the digest of its key and content, then the content.
 class Cache {
  public:
   explicit Cache(const std::string& folder) {
@@ -183,11 +192,13 @@ class Cache {
 
   [[nodiscard]] std::optional<std::string> find(const std::string& key) const {
     if (folder_.empty()) return std::nullopt;
-    auto entry = read_bytes(folder_ / (key + ".o"));
-    if (!entry || entry->size() <= kDigestBytes) return std::nullopt;
-    const std::string_view content = std::string_view(*entry).substr(kDigestBytes);
-    if (digest_of(content) != entry->substr(0, kDigestBytes)) return std::nullopt;
-    return std::string(content);
+    // A pipe or device in the place of an entry is no entry.
+    const auto bytes = read_regular_file((folder_ / (key + ".o")).string(), DVT_STAGE_LOWER);
+    if (!bytes.ok() || bytes->size() <= kDigestBytes) return std::nullopt;
+    const std::string_view entry(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+    std::string content(entry.substr(kDigestBytes));
+    if (digest_of(key + content) != entry.substr(0, kDigestBytes)) return std::nullopt;
+    return content;
   }
 
   // A cache that cannot be written is none: nothing is reported.
@@ -196,7 +207,7 @@ class Cache {
     std::string pattern = (folder_ / (key + ".XXXXXX")).string();
     const FileDescriptor file(::mkstemp(pattern.data()));
     if (!file.is_open()) return;
-    const std::string entry = digest_of(content) + std::string(content);
+    const std::string entry = digest_of(key + std::string(content)) + std::string(content);
     const bool written = ::write(file.get(), entry.data(), entry.size()) == ssize_t(entry.size());
     std::error_code error;
     if (written) fs::rename(pattern, folder_ / (key + ".o"), error);
@@ -221,7 +232,7 @@ class Builder {
   }
 
   Result<BuiltCode> run() {
-    if (folder_.path().empty()) return io_error("cannot make a temporary folder");
+    if (folder_.path().empty()) return io_error(folder_.reason());
     Status status = identify();
     if (status.ok()) status = compile();
     auto code = status.ok() ? link() : Result<BuiltCode>(std::move(status));

@@ -15,6 +15,7 @@ std::string no_addend(const ir::Module& module, const Match& match) {
   const ir::Shape* c = module.shape(match.value("c"));
   const ir::Shape* y = module.shape(match.value("product"));
   const std::string name = "'" + std::string(module.value_name(match.value("c"))) + "'";
+  if (match.value("c") == match.value("product")) return "the product is added to itself";
   if (module.opset_version(match.anchor()) < 7) return "Gemm does not broadcast before opset 7";
   if (c == nullptr || y == nullptr) return "the shape of " + name + " is not known";
   if (!same_type(module, match.value("product"), result)) {

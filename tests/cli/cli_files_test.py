@@ -114,6 +114,16 @@ class CompileTest(tool.ToolTest):
         self.check_passed(davit("run", model))  # In memory, weights are in the image.
         result = davit("dump", out)
         self.assertIn("constants external", result.out)
+        # No output takes their place.
+        with open(weights, "rb") as file:
+            before = file.read()
+        for arguments in (["run", out, "--json", weights], ["run", out, "--output-data", "@" + weights],
+                          ["verify", out, "--json", weights], ["dump", out, "-o", weights],
+                          ["compile", model, "-o", out, "--json", weights],
+                          ["compile", model, "-o", weights]):
+            self.check_failed(davit(*arguments), 2, "usage", "are one file")
+        with open(weights, "rb") as file:
+            self.assertEqual(file.read(), before)
         # A failure leaves no weights behind.
         os.remove(weights)
         os.mkdir(self.path("folder"))

@@ -173,6 +173,11 @@ graph main {
         self.assertGreaterEqual(pool["live_peak_bytes"], 64 * 64 * 4)
         self.assertTrue(document["result"]["memory"]["owners_at_peak"])
 
+    def test_memory_of_nothing(self):
+        model = self.path("r.onnx", tool.onnx_model([("Relu", "", "r", ["x"], ["y"])],
+                                                    [("x", 1, [4])], [("y", 1, [4])]))
+        self.check_passed(davit("run", model, "--memory"))
+
     def test_memory_limit(self):
         image = self.path("d.txt", self.DYNAMIC.encode())
         result = davit("run", image, "--input", "x=random:1000", "--memory-max", "8064")

@@ -88,6 +88,13 @@ TEST_CASE("the cache gives the same code; a damaged entry is none") {
   SUBCASE("empty") {
     fs::resize_file(objects[0], 0);
   }
+  SUBCASE("another's") {
+    fs::copy_file(objects[1], objects[0], fs::copy_options::overwrite_existing);
+  }
+  SUBCASE("a pipe") {
+    fs::remove(objects[0]);
+    REQUIRE(::mkfifo(objects[0].c_str(), 0600) == 0);
+  }
   const auto third = build(kFiles, options);
   REQUIRE(third.ok());
   CHECK(third->cached_files == 1);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/address_sanitizer.h"
 #include "davit/davit.hpp"
 #include "tests/exec/support.hpp"
 #include "tests/support/dynamic_kernels.hpp"
@@ -530,6 +531,9 @@ TEST_CASE("a shape function fails, each in turn") {
   CHECK(failing == 7);
 }
 
+// Of a small value: red zones come with AddressSanitizer.
+constexpr uint64_t kBlockBytes = DVT_ADDRESS_SANITIZER ? 128 : 64;
+
 TEST_CASE("memory runs out, wherever it may: named, all returned, smaller shapes run") {
   uint32_t failures = 0;
   for (uint64_t limit = 64;; limit += 32) {
@@ -549,7 +553,7 @@ TEST_CASE("memory runs out, wherever it may: named, all returned, smaller shapes
     CHECK(contains(error.detail()->got, " live, "));
     CHECK(sample.executor.statistics().heap_live_bytes == 0);
     CHECK(sample.executor.run().code() == DVT_OUT_OF_MEMORY);
-    if (limit < 7 * 64) continue;
+    if (limit < 7 * kBlockBytes) continue;
     check_ok(sample.bind(1));
     sample.set_count(1);
     sample.check_run();

@@ -1,7 +1,7 @@
 // passes_test NAME: a real model at every optimisation level and with each pass alone: outputs
 // agree with the reference, and what the passes did is what tests/data/golden_passes.json says:
 // nodes that are left, nodes folded, values, and how many of them have a static shape. A pass that
-// silently stops working shows there.
+// silently stops working shows there. At last with generated kernels for this processor.
 //
 // DAVIT_MODELS_DIR holds NAME.onnx; without it the test is skipped (exit code 77). DAVIT_TEST_DATA
 // holds refs/index.json. DAVIT_UPDATE_GOLDEN=1 rewrites the model's numbers.
@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "exec/code_segment.hpp"
 #include "ir/passes/passes.hpp"
 #include "lowering/compile.hpp"
 #include "tests/support/run_image.hpp"
@@ -155,6 +156,10 @@ int main(int argc, char** argv) {
                  {.only_passes = {std::string(pass.name)}}, nullptr) &&
            good;
   }
+  CompileOptions generated{.level = Level(3)};
+  generated.codegen.isas = {std::string(davit::exec::best_isa())};
+  generated.codegen.toolchain.jobs = 2;
+  good = check(sample, "O3 with generated kernels", std::move(generated), nullptr) && good;
   good = check_golden(std::string(data) + "/golden_passes.json", name, numbers) && good;
   return good ? 0 : 1;
 }

@@ -57,6 +57,12 @@ TEST_CASE("what Gemm cannot do has a reason") {
         "s: 'p' is i32, not a float");
 }
 
+TEST_CASE("a product that is added to itself is no Gemm") {
+  CHECK(reason(std::string(kMatrices) +
+               "(%p) = MatMul \"p\" (%a, %b) (%y) = Add \"s\" (%p, %p) output (%y)") ==
+        "s: the product is added to itself");
+}
+
 TEST_CASE("products of more axes are no pattern") {
   CHECK(reason("input %a: f32[2, 3, 4] input %b: f32[4, 5] input %c: f32[5] "
                "(%p) = MatMul (%a, %b) (%y) = Add (%p, %c) output (%y)") == "");
