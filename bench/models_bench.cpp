@@ -40,7 +40,6 @@ const Model kModels[] = {
     {"ch_PP-OCRv4_rec_infer", "x", {1, 3, 48, 320}},
     {"ch_ppocr_mobile_v2.0_cls_infer", "x", {1, 3, 48, 192}},
     {"embedding_model", "input_1", {1, 76, 32, 1}},
-    {"hey_jarvis_v0.1", "", {1, 16, 96}},
 };
 
 [[noreturn]] void give_up(const std::string& why) {
