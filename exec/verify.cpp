@@ -79,8 +79,8 @@ Status load_code(const OpenOptions& options, DvtImage& image) {
 uint64_t scratch_bytes(const ImageView& view) {
   uint64_t nodes = 0;
   for (const GraphView& graph : view.graphs) nodes += graph.node_count;
-  constexpr uint64_t kPerValue = sizeof(ValueFacts) + 6 * sizeof(uint32_t) + 3 * sizeof(uint64_t);
-  return 4096 + view.values.count * kPerValue + 2 * nodes * sizeof(uint32_t);
+  constexpr uint64_t kPerValue = sizeof(ValueFacts) + 7 * sizeof(uint32_t) + 3 * sizeof(uint64_t);
+  return 4096 + view.values.count * kPerValue + 4 * nodes * sizeof(uint32_t);
 }
 
 // Stages 4 to 8.

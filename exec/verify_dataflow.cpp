@@ -89,14 +89,7 @@ class Dataflow {
     return true;
   }
   [[nodiscard]] bool has_edge_further(uint32_t from, uint32_t to);
-  // The usual case of read(), decided without a Status: written in this graph, and the edge is
-  // there.
-  [[nodiscard]] bool follows_writer(uint32_t value, uint32_t node) {
-    const auto roots = facts_.roots_of(value);
-    if (roots.size() != 1 || roots[0] == kNone) return false;
-    const ValueFacts& source = facts_.values[roots[0]];
-    return source.writer_graph == graph_index_ && has_edge(source.writer_node, node);
-  }
+  void pass_usual_reads(uint32_t node, uint32_t& at);
 
   [[nodiscard]] bool in_memory(uint32_t value) const { return facts_.rank[value] != kNone; }
   [[nodiscard]] uint64_t bytes(uint32_t value) const { return view_.tensor_of(value)->bytes; }
@@ -401,18 +394,42 @@ Status Dataflow::write_dynamic(uint32_t value, uint32_t node, uint32_t at) {
                                                            : write_cell(value, node, at);
 }
 
+// The usual case of read(), decided without a Status: inputs from `at` on whose value was written
+// in this graph, with an edge to this node. Stops at the first that is not so.
+inline void Dataflow::pass_usual_reads(uint32_t node, uint32_t& at) {
+  if (!facts_.join.empty()) return;
+  const GraphView& graph = *graph_;
+  const ValueFacts* const values = facts_.values.data();
+  uint32_t* const cursor = cursor_.data();
+  const uint32_t graph_index = graph_index_;
+  for (const uint32_t end = graph.inputs_off[node + 1]; at < end; ++at) {
+    const uint32_t value = graph.inputs[at];
+    if (value == kNone) return;
+    const uint32_t root = values[value].root;
+    if (root == kNone || values[root].writer_graph != graph_index) return;
+    const uint32_t from = values[root].writer_node;
+    const uint32_t next = cursor[from];
+    if (next >= graph.succ_off[from + 1] || graph.succ[next] != node) return;
+    cursor[from] = next + 1;
+  }
+}
+
 Status Dataflow::scan(uint32_t graph) {
   graph_index_ = graph;
   graph_ = &view_.graphs[graph];
   cursor_.assign(graph_->succ_off, graph_->succ_off + graph_->node_count);
   if (graph_->role == GraphRole::kBody) begin_body(graph);
   for (uint32_t node = 0; node < graph_->node_count; ++node) {
-    for (uint32_t at = graph_->inputs_off[node]; at < graph_->inputs_off[node + 1]; ++at) {
-      const uint32_t value = graph_->inputs[at];
-      if (value == kNone || follows_writer(value, node)) continue;
-      if (Status s = read(value, node, "inputs", at); !s.ok()) return s;
+    // Readers come in an order of their own: by then, the row should be in the cache.
+    __builtin_prefetch(&graph_->succ[graph_->succ_off[node]]);
+    uint32_t at = graph_->inputs_off[node];
+    for (;; ++at) {
+      pass_usual_reads(node, at);
+      if (at == graph_->inputs_off[node + 1]) break;
+      if (graph_->inputs[at] == kNone) continue;
+      if (Status s = read(graph_->inputs[at], node, "inputs", at); !s.ok()) return s;
     }
-    for (uint32_t at = graph_->outputs_off[node]; at < graph_->outputs_off[node + 1]; ++at) {
+    for (at = graph_->outputs_off[node]; at < graph_->outputs_off[node + 1]; ++at) {
       if (Status s = write(graph_->outputs[at], node, at); !s.ok()) return s;
     }
   }

@@ -29,7 +29,12 @@ class IndexSet {
   [[nodiscard]] bool contains(uint32_t i) const { return (words_[i / 64] >> (i % 64) & 1) != 0; }
 
   void insert(uint32_t i) {
-    for (uint32_t l = 0; l < levels_; ++l, i /= 64) word(l, i / 64) |= uint64_t{1} << (i % 64);
+    for (uint32_t l = 0; l < levels_; ++l, i /= 64) {
+      uint64_t& bits = word(l, i / 64);
+      const bool known_above = bits != 0;
+      bits |= uint64_t{1} << (i % 64);
+      if (known_above) return;
+    }
   }
 
   void erase(uint32_t i) {

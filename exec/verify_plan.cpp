@@ -12,6 +12,7 @@
 // when it is born. A bitmap tree over the sorted values finds those in a few steps, so that the
 // whole is linear but for the sorting.
 #include <string>
+#include <utility>
 
 #include "exec/verify_index_set.hpp"
 #include "exec/verify_internal.hpp"
@@ -31,6 +32,8 @@ class PlanSweep {
         facts_(facts),
         root_(&scratch),
         last_use_(&scratch),
+        dying_off_(&scratch),
+        dying_(&scratch),
         live_(static_cast<uint32_t>(facts.by_address.size()), scratch) {
     const uint32_t values = view.values.count;
     root_.resize(values);
@@ -47,6 +50,7 @@ class PlanSweep {
       find_ends(view_.graphs[graph]);
       if (graph == view_.init) init_end_ = now_;
     }
+    sort_by_last_use();
     now_ = 0;
     for (const uint32_t graph : {view_.init, view_.main, view_.deinit}) {
       if (graph == kNone) continue;
@@ -64,19 +68,23 @@ class PlanSweep {
   void extend(uint32_t value, Time time);
   void extend_root(uint32_t root, Time time);
   void extend_body(uint32_t body);
+  void sort_by_last_use();
   Status sweep(uint32_t graph);
   Status bear(uint32_t value, uint32_t graph, uint32_t node);
   Status bear_body(uint32_t body, uint32_t graph, uint32_t node);
   Status clash(uint32_t a, uint32_t b, uint32_t graph, uint32_t node) const;
-  void bury(uint32_t value, Time time);
-  void bury_body(uint32_t body);
+  void bury(Time time);
 
   const ImageView& view_;
   const FlowFacts& facts_;
   // Per value: the (first) value whose memory it uses; kNone when it uses none.
   std::pmr::vector<uint32_t> root_;
   std::pmr::vector<Time> last_use_;  // Per value that is a root: ids are near each other in time.
-  IndexSet live_;                    // Ranks of the values that are live.
+  // Per time before now_: where its row of dying_ ends; a row holds the ranks of the roots whose
+  // last use is then.
+  std::pmr::vector<uint32_t> dying_off_, dying_;
+  std::vector<uint32_t> unread_;  // Ranks of what the node writes and no later node reads.
+  IndexSet live_;                 // Ranks of the values that are live.
   Time now_ = 0;
   Time init_end_ = 0;  // Values of Init that are used from here on live for ever.
 };
@@ -92,15 +100,17 @@ bool PlanSweep::in_place(const GraphView& graph, uint32_t node) const {
 }
 
 // Calls come in the order of time.
-void PlanSweep::extend(uint32_t value, Time time) {
-  if (root_of(value) == kNone) return;
-  for (const uint32_t root : facts_.roots_of(value)) extend_root(root, time);
+inline void PlanSweep::extend(uint32_t value, Time time) {
+  const uint32_t root = root_of(value);
+  if (root == kNone) return;
+  if (facts_.join.empty()) return extend_root(root, time);
+  for (const uint32_t part : facts_.roots_of(value)) extend_root(part, time);
 }
 
-void PlanSweep::extend_root(uint32_t root, Time time) {
-  last_use_[root] = time;
+inline void PlanSweep::extend_root(uint32_t root, Time time) {
   // Init's values must survive any number of runs of Main.
-  if (init_end_ != 0 && facts_.values[root].home == view_.init) last_use_[root] = kForever;
+  const bool of_init = init_end_ != 0 && facts_.values[root].home == view_.init;
+  last_use_[root] = of_init ? kForever : time;
 }
 
 // The depth of bodies is bounded (verifier: depth limit).
@@ -124,6 +134,26 @@ void PlanSweep::find_ends(const GraphView& graph) {
     for (const uint32_t value : graph.outputs_of(node)) {
       if (root_of(value) != kNone) last_use_[root_of(value)] = kForever;
     }
+  }
+}
+
+// A counting sort, so that the sweep need not ask each operand whether it dies.
+void PlanSweep::sort_by_last_use() {
+  dying_off_.assign(now_ + 1, 0);
+  const auto dies = [&](uint32_t value) {
+    return root_[value] == value && last_use_[value] != kForever;
+  };
+  uint32_t count = 0;
+  for (uint32_t v = 0; v < root_.size(); ++v) {
+    if (!dies(v)) continue;
+    ++dying_off_[last_use_[v]];
+    ++count;
+  }
+  dying_.resize(count);
+  uint32_t begin = 0;
+  for (uint32_t& off : dying_off_) begin += std::exchange(off, begin);
+  for (uint32_t v = 0; v < root_.size(); ++v) {
+    if (dies(v)) dying_[dying_off_[last_use_[v]]++] = facts_.rank[v];
   }
 }
 
@@ -158,6 +188,7 @@ Status PlanSweep::bear(uint32_t value, uint32_t graph, uint32_t node) {
     return clash(rank, above, graph, node);
   }
   live_.insert(rank);
+  if (last_use_[root] <= now_) unread_.push_back(rank);
   return {};
 }
 
@@ -174,39 +205,26 @@ Status PlanSweep::bear_body(uint32_t body, uint32_t graph, uint32_t node) {
   return {};
 }
 
-void PlanSweep::bury(uint32_t value, Time time) {
-  if (root_of(value) == kNone) return;
-  for (const uint32_t root : facts_.roots_of(value)) {
-    if (last_use_[root] > time) continue;
-    const uint32_t rank = facts_.rank[root];
-    if (live_.contains(rank)) live_.erase(rank);
-  }
-}
-
-void PlanSweep::bury_body(uint32_t body) {
-  const GraphView& graph = view_.graphs[body];
-  for (uint32_t node = 0; node < graph.node_count; ++node) {
-    for (const uint32_t value : graph.inputs_of(node)) bury(value, now_ + 1);
-    for (const uint32_t value : graph.outputs_of(node)) bury(value, now_ + 1);
-    for (const uint32_t inner : graph.bodies_of(node)) bury_body(inner);
+// Called for each time, in order.
+void PlanSweep::bury(Time time) {
+  for (uint32_t i = time == 0 ? 0 : dying_off_[time - 1]; i < dying_off_[time]; ++i) {
+    if (live_.contains(dying_[i])) live_.erase(dying_[i]);
   }
 }
 
 Status PlanSweep::sweep(uint32_t index) {
   const GraphView& graph = view_.graphs[index];
   for (uint32_t node = 0; node < graph.node_count; ++node, now_ += 2) {
-    const auto inputs = graph.inputs_of(node);
-    const auto outputs = graph.outputs_of(node);
-    if (in_place(graph, node)) bury(inputs[0], now_);
+    bury(now_);
     for (const uint32_t body : graph.bodies_of(node)) {
       if (Status s = bear_body(body, index, node); !s.ok()) return s;
     }
-    for (const uint32_t value : outputs) {
+    for (const uint32_t value : graph.outputs_of(node)) {
       if (Status s = bear(value, index, node); !s.ok()) return s;
     }
-    for (const uint32_t value : inputs) bury(value, now_ + 1);
-    for (const uint32_t value : outputs) bury(value, now_ + 1);
-    for (const uint32_t body : graph.bodies_of(node)) bury_body(body);
+    bury(now_ + 1);
+    for (const uint32_t rank : unread_) live_.erase(rank);
+    unread_.clear();
   }
   return {};
 }
