@@ -3,39 +3,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "cli/command.hpp"
 #include "cli/execution_options.hpp"
 #include "cli/model.hpp"
+#include "cli/node_times.hpp"
 #include "cli/report.hpp"
 #include "cli/runner.hpp"
 #include "cli/stage.hpp"
 
 namespace davit::cli {
 namespace {
-
-// What each node of Main takes, run by run.
-struct NodeTimes {
-  std::vector<std::vector<double>> of_node;
-
-  // A DvtNodeObserver.
-  static void observe(void* user, const DvtNodeEvent* event) {
-    auto& times = *static_cast<NodeTimes*>(user);
-    if (event->body != DVT_NO_INDEX || event->node >= times.of_node.size()) return;
-    times.of_node[event->node].push_back(static_cast<double>(event->end_ns - event->begin_ns));
-  }
-
-  [[nodiscard]] std::vector<double> medians() const {
-    std::vector<double> medians;
-    for (std::vector<double> samples : of_node) {
-      const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-      std::nth_element(samples.begin(), middle, samples.end());
-      medians.push_back(*middle);
-    }
-    return medians;
-  }
-};
 
 class TuneCommand final : public Command {
  public:
@@ -118,24 +95,15 @@ class TuneCommand final : public Command {
     Status status = runner->bind_inputs(*inputs);
     if (!status.ok()) return status;
     set_stage("measure");
-    auto first = runner->run();  // Touches all pages.
-    if (!first.ok()) return std::move(first.status());
     DvtImageInfo info{};
     dvt_image_info(model.image.get(), &info);
-    NodeTimes times{.of_node = std::vector<std::vector<double>>(info.node_count)};
-    for (uint64_t i = 0; i < iterations_; ++i) {
-      auto time_ns = runner->run_observed(&NodeTimes::observe, &times);
-      if (!time_ns.ok()) return std::move(time_ns.status());
-    }
+    auto times = measure_nodes(*runner, info.node_count, iterations_);
+    if (!times.ok()) return times;
     status = runner->unload();
     if (!status.ok()) return status;
-    // Nodes that depend on shapes alone run once: such a graph has no schedule anyway.
-    for (auto& samples : times.of_node) {
-      if (samples.empty()) samples.push_back(0);
-    }
     session.print("Measured {} in {}\n", format_count(info.node_count, "node"),
                   format_count(iterations_, "run"));
-    return times.medians();
+    return times;
   }
 
   ExecutionArguments execution_;

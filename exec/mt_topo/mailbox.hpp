@@ -13,6 +13,7 @@
 //   overwrites them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace davit::mt_topo {

@@ -53,6 +53,11 @@ Outcome run_in_order(std::span<const DvtStep> steps, JobState<RealThreads>& stat
 
 }  // namespace
 
+uint32_t batch_minimum(double unit_ns) {
+  const auto batch = static_cast<uint32_t>(std::clamp(kBatchNs / unit_ns, 1.0, double{kBatchMax}));
+  return batch == 1 ? 1 : 2 * batch;
+}
+
 const char* mode_name(Mode mode) {
   switch (mode) {
     case Mode::kAutomatic:
@@ -140,10 +145,8 @@ struct Scheduler::State {
   Outcome run_dynamic(Crew* crew, const RunControl& control, const RunObserver* observer) noexcept {
     const bool measure = crew != nullptr && workers > 1 && is_probe();
     const int64_t begin = measure ? RealThreads::now_ns() : 0;
-    const auto batch =
-        static_cast<uint32_t>(std::clamp(kBatchNs / unit_ns, 1.0, double{kBatchMax}));
     const Outcome outcome =
-        dynamic.run(measure ? nullptr : crew, control, observer, batch == 1 ? 1 : 2 * batch);
+        dynamic.run(measure ? nullptr : crew, control, observer, batch_minimum(unit_ns));
     if (measure && outcome.code == DVT_OK) learn(RealThreads::now_ns() - begin);
     return outcome;
   }

@@ -35,6 +35,10 @@ namespace davit::mt_topo {
 enum class Mode : uint8_t { kAutomatic, kSequential, kPlanned, kDynamic };
 const char* mode_name(Mode mode);
 
+// Units that a worker of the dynamic mode must have in its queue before it lays any out, when a
+// unit takes `unit_ns`.
+uint32_t batch_minimum(double unit_ns);
+
 struct SchedulerOptions {
   Mode mode = Mode::kAutomatic;
   uint32_t workers = 0;  // At most; 0: all of the pool.

@@ -1,0 +1,98 @@
+"""simulate: predictions for hosts with many workers."""
+
+import unittest
+
+import tool
+from tool import davit
+
+
+def independent_matmuls(count):
+    """`count` products, added up by a chain."""
+    nodes = [("MatMul", "", f"m{i}", [f"x{i}", f"x{i}"], [f"p{i}"]) for i in range(count)]
+    total = "p0"
+    for i in range(1, count):
+        nodes.append(("Add", "", f"a{i}", [total, f"p{i}"],
+                      [f"s{i}" if i + 1 < count else "y"]))
+        total = f"s{i}"
+    inputs = [(f"x{i}", 1, [192, 192]) for i in range(count)]
+    return tool.onnx_model(nodes, inputs, [("y", 1, [192, 192])])
+
+
+class SimulateTest(tool.ToolTest):
+
+    def simulate(self, *arguments):
+        result, document = self.davit_json("simulate", *arguments, "-O0")
+        self.check_passed(result)
+        return document["result"]
+
+    def test_more_workers_take_less(self):
+        model = self.path("model.onnx", independent_matmuls(8))
+        found = self.simulate(model, "--host-workers", "1..4,8", "--workers", "8")
+        runs = {(run["schedule"], run["workers"]): run for run in found["runs"]}
+        self.assertEqual(len(runs), 1 + 2 * 4)
+        alone = runs[("sequential", 1)]["predicted_ns"]
+        for schedule in ("planned", "dynamic"):
+            times = [runs[(schedule, workers)]["predicted_ns"] for workers in (2, 3, 4, 8)]
+            self.assertEqual(times, sorted(times, reverse=True))
+            self.assertLess(times[-1], alone)
+            least = found["least_by_values_ns" if schedule == "planned" else "least_ns"]
+            self.assertGreaterEqual(times[-1], least)
+            if schedule == "planned":
+                self.assertLess(times[-1], 1.3 * least)
+        for run in runs.values():
+            self.assertTrue(0 < run["utilisation"] <= 1, run)
+        path = found["critical_path"]
+        self.assertAlmostEqual(sum(part["ns"] for part in path["by_operator"]),
+                               min(run["predicted_ns"] for run in runs.values()), delta=1)
+
+    def test_slow_hand_overs_cost(self):
+        model = self.path("model.onnx", independent_matmuls(4))
+        slow = self.simulate(model, "--host-workers", "4", "--workers", "4", "--transfer-ns", "1e9",
+                             "--hand-over-ns", "1e9")
+        times = {run["schedule"]: run["predicted_ns"] for run in slow["runs"]}
+        # A plan stays on one worker then; who takes what was laid out has to wait for it.
+        self.assertLess(times["planned"], 1.5 * times["sequential"])
+        self.assertGreater(times["dynamic"], 1e9)
+
+    def test_a_device_is_part_of_it(self):
+        model = self.path("model.onnx", independent_matmuls(4))
+        image = self.path("model.davit")
+        self.check_passed(davit("compile", model, "--target", "ascend", "-O0", "-o", image))
+        result, document = self.davit_json("simulate", image, "--host-workers", "1..2",
+                                           "--node-ns", "0")
+        self.check_passed(result)
+        found = document["result"]
+        _, ran = self.davit_json("run", image, "--iterations", "2")
+        predicted = ran["result"]["predicted"]
+        alone = found["runs"][0]
+        self.assertAlmostEqual(alone["predicted_ns"] * 1000 / predicted["run_ps"], 1, delta=0.002)
+        self.assertGreater(alone["device_busy_ns"], 0)
+        self.assertEqual([run["schedule"] for run in found["runs"]], ["sequential", "dynamic"])
+        self.check_failed(davit("simulate", image, "--measure"), 2, "usage", "would do nothing")
+
+    def test_the_trace_has_all_nodes(self):
+        model = self.path("model.onnx", independent_matmuls(4))
+        trace = self.path("trace.json")
+        self.simulate(model, "--host-workers", "2", "--trace", trace)
+        with open(trace, encoding="utf-8") as file:
+            slices = [e for e in tool.json.load(file)["traceEvents"] if e["ph"] == "X"]
+        self.assertEqual(len(slices), 7)
+
+    def test_measured_runs_stand_beside(self):
+        model = self.path("model.onnx", independent_matmuls(2))
+        found = self.simulate(model, "--host-workers", "1", "--measure")
+        self.assertGreater(found["runs"][0]["measured_ns"], 0)
+
+    def test_what_cannot_be_shared_says_why(self):
+        model = self.path("dynamic.onnx", tool.onnx_model(
+            [("Relu", "", "r", ["x"], ["y"])], [("x", 1, [4])], [("y", 1, [4])]))
+        for wrong in ("0", "65", "4..2", "two", "1,,2", ""):
+            result = davit("simulate", model, "--host-workers", wrong)
+            self.assertEqual(result.code, 2, result.out)
+        self.check_failed(davit("simulate", model, "--host-workers", "2..65"), 2, "usage",
+                          "counts from 1 to 64")
+        self.assertEqual(davit("simulate").code, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
