@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/report.hpp"
+#include "cli/run_shares.hpp"
 #include "cli/table.hpp"
 
 namespace davit::cli {
@@ -79,6 +80,20 @@ Utilisation utilisation_of(const DvtNpu* npu, const DvtNpuRun& run) {
   }
   out.covered_ps = covered(std::move(intervals));
   return out;
+}
+
+void report_shares(Session& session, const DvtNpu* npu, const DvtNpuRun& run, Json& json) {
+  const std::vector<Share> shares = shares_of(tasks_of(npu, run), run, task_gap_ps(npu));
+  const auto elapsed_ps = static_cast<double>(std::max<int64_t>(run.end_ps - run.begin_ps, 1));
+  std::string text;
+  Json list = Json::array();
+  for (const Share& share : shares) {
+    const double part = static_cast<double>(share.ps) / elapsed_ps;
+    text += fmt::format("{} {} {}", text.empty() ? "" : ",", share.name, format_percent(part));
+    list.push_back({{"share", share.name}, {"ps", share.ps}});
+  }
+  session.print("  the run is{}\n", text);
+  json["shares"] = std::move(list);
 }
 
 void report_operators(Session& session, const DvtNpu* npu, const DvtNpuRun& run, size_t top,
@@ -236,6 +251,7 @@ void report_npu(Session& session, const DvtNpu* npu, size_t top) {
       "run, peak device memory {}\n",
       time_text(elapsed_ps), format_count(run.task_count, "task"), format_percent(busy),
       format_bytes(memory.peak_bytes));
+  report_shares(session, npu, run, json);
   report_operators(session, npu, run, top, json);
   report_utilisation(session, use, elapsed_ps, json);
   constexpr double kHostBound = 0.5;

@@ -166,6 +166,13 @@ void MemoryProfiler::report(Session& session, size_t top) const {
   session.result()["memory"] = std::move(json);
 }
 
+std::vector<uint64_t> MemoryProfiler::live_bytes() const {
+  std::vector<uint64_t> bytes;
+  bytes.reserve(events_.size());
+  for (const Event& event : events_) bytes.push_back(event.bytes());
+  return bytes;
+}
+
 Status MemoryProfiler::write_csv(const std::string& path) const {
   std::string text = csv_line({"node", "body", "origin", "op", "kernel", "planned_live_bytes",
                                "heap_live_bytes", "device_live_bytes"});

@@ -35,6 +35,8 @@ class MemoryProfiler {
   // Live bytes when each node had ended, one line per node.
   [[nodiscard]] Status write_csv(const std::string& path) const;
   [[nodiscard]] uint64_t dropped() const { return dropped_; }
+  // The same, in the order in which they ran.
+  [[nodiscard]] std::vector<uint64_t> live_bytes() const;
 
  private:
   struct Event {

@@ -10,6 +10,7 @@
 
 #include "cli/command.hpp"
 #include "cli/device.hpp"
+#include "cli/device_report.hpp"
 #include "cli/execution_options.hpp"
 #include "cli/image_views.hpp"
 #include "cli/memory_profile.hpp"
@@ -69,6 +70,7 @@ class RunCommand final : public Command {
                       const std::string& source);
   Status observe(Session& session, Runner& runner);
   Status observe_memory(Session& session, Runner& runner);
+  Status write_html(Session& session);
   // The image once more, as the text form has it.
   Result<image::ImageModel> image_model();
   Status report_device(Session& session);
@@ -84,7 +86,7 @@ class RunCommand final : public Command {
   uint64_t iterations_ = 1;
   bool watch_ = false;
   bool profile_ = false;
-  std::string profile_csv_, trace_, memory_csv_;
+  std::string profile_csv_, trace_, memory_csv_, html_;
   bool memory_ = false;
   std::string dump_nodes_, dump_folder_;
   std::optional<NodeRegex> dump_regex_;
@@ -96,6 +98,7 @@ class RunCommand final : public Command {
   DeviceHandle device_;
   std::optional<exec::ExecutionTrace> execution_trace_;
   std::optional<Profiler> profiler_;
+  std::vector<uint64_t> live_bytes_;  // For --report.
   uint64_t compared_ = 0;
   Tolerance tolerance_;
 };
@@ -124,6 +127,10 @@ void RunCommand::add_options(OptionSet& options) {
               "no file", FileUse::kWritten);
   options.add("--trace", trace_, "Write a trace for Perfetto to this file", "no file",
               FileUse::kWritten);
+  options.add("--report", html_,
+              "Write the predicted run as an HTML page: what bounds it, timeline, roofline, memory "
+              "(ascend images)",
+              "no file", FileUse::kWritten);
   options.add("--dump-nodes", dump_nodes_,
               "Save the results of nodes whose path has a match of this regular expression",
               "none");
@@ -348,13 +355,14 @@ Status RunCommand::dump_nodes(Session& session, Runner& runner,
 }
 
 Status RunCommand::observe_memory(Session& session, Runner& runner) {
-  if (!memory_ && memory_csv_.empty()) return {};
+  if (!memory_ && memory_csv_.empty() && html_.empty()) return {};
   set_stage("profile");
   auto model = image_model();
   if (!model.ok()) return std::move(model.status());
   MemoryProfiler profiler(runner.executor(), *model, watchdog_);
   auto time_ns = runner.run_observed(&MemoryProfiler::observe, &profiler);
   if (!time_ns.ok()) return std::move(time_ns.status());
+  live_bytes_ = profiler.live_bytes();
   if (memory_) profiler.report(session, execution_.top());
   if (memory_csv_.empty()) return {};
   Status status = profiler.write_csv(memory_csv_);
@@ -416,9 +424,24 @@ Status RunCommand::write_trace() {
   return writer.write_file(trace_);
 }
 
+Status RunCommand::write_html(Session& session) {
+  if (html_.empty()) return {};
+  set_stage("report");
+  const std::string page =
+      device_report_html({.title = fmt::format("{} on {}", execution_.model(), model_.target),
+                          .npu = device_.npu.get(),
+                          .image = &model_.image->view,
+                          .live_bytes = live_bytes_,
+                          .top = execution_.top()});
+  Status status = write_text(html_, page);
+  if (status.ok()) session.log("wrote report to {}\n", html_);
+  return status;
+}
+
 Status RunCommand::report_device(Session& session) {
   if (!device_.npu) return {};
   report_npu(session, device_.npu.get(), execution_.top());
+  if (Status status = write_html(session); !status.ok()) return status;
   return execution_.write_op_summary(session, device_.npu.get());
 }
 
@@ -439,6 +462,10 @@ Status RunCommand::run(Session& session, OptionSet& options) {
   auto device = execution_.open_device(session, options, model_);
   if (!device.ok()) return std::move(device.status());
   device_ = std::move(*device);
+  if (!html_.empty() && device_.npu == nullptr) {
+    return usage_error("--report would do nothing: the image is for the cpu",
+                       "compile with --target ascend");
+  }
   inputs_ = input_ports(model_.image.get());
   outputs_ = output_ports(model_.image.get());
 

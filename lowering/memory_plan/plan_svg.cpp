@@ -4,7 +4,7 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "base/utf8.hpp"
+#include "base/markup.hpp"
 
 namespace davit::lowering {
 namespace {
@@ -13,29 +13,6 @@ namespace {
 constexpr double kWidth = 1200, kHeight = 640;
 constexpr double kLeft = 110, kRight = 20, kTop = 36, kBottom = 40;
 constexpr double kThinnest = 0.5;  // Of a box, so that it can be seen.
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const char c = text.front();
-    size_t length = 1;
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (const size_t sequence = utf8_length(text);
-               sequence == 0 || static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-      out += "\xEF\xBF\xBD";  // U+FFFD
-    } else {
-      out += text.substr(0, sequence);
-      length = sequence;
-    }
-    text.remove_prefix(length);
-  }
-  return out;
-}
 
 class Drawing {
  public:
@@ -59,7 +36,7 @@ class Drawing {
                   kWidth, kHeight);
     out_ += text;
     out_ += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
-    label(kLeft, 20, "start", escaped(picture_.title));
+    label(kLeft, 20, "start", markup_text(picture_.title));
     for (size_t i = 0; i < picture_.boxes.size(); ++i) draw(picture_.boxes[i], i);
     draw_axes();
     return out_ + "</svg>\n";
@@ -84,7 +61,7 @@ class Drawing {
                   x(box.lower), y(box.offset + box.size),
                   std::max(kThinnest, x(box.upper) - x(box.lower)),
                   std::max(kThinnest, y(box.offset) - y(box.offset + box.size)), hue);
-    out_ += text + escaped(box.name);
+    out_ += text + markup_text(box.name);
     std::snprintf(text, sizeof text,
                   ": %" PRIu64 " bytes at %" PRIu64 ", steps %" PRIu64 " to %" PRIu64
                   "</title></rect>\n",

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import unittest
+import xml.etree.ElementTree
 
 import tool
 from tool import davit
@@ -201,6 +202,25 @@ graph main {
         self.check_passed(davit(*on_device, "20000", "--device-memory", "direct"))
         self.check_passed(davit(*on_device, "40000"))
         self.check_failed(davit("run", model, "--device-memory", "some"), 2, "usage", "direct")
+
+    def test_the_report_of_a_predicted_run(self):
+        model = self.path("model.onnx", tool.onnx_model(
+            [("MatMul", "", "<a & \"b\">", ["x", "x"], ["p"]), ("Relu", "", "r", ["p"], ["y"])],
+            [("x", 1, [64, 64])], [("y", 1, [64, 64])]))
+        page = self.path("page.html")
+        result, document = self.davit_json("run", model, "--target", "ascend", "-O0", "--report",
+                                           page)
+        self.check_passed(result)
+        predicted = document["result"]["predicted"]
+        self.assertEqual(sum(share["ps"] for share in predicted["shares"]), predicted["run_ps"])
+        self.assertIn("the run is ", result.out)
+        root = xml.etree.ElementTree.parse(page).getroot()
+        self.assertEqual([h.text for h in root.iter("h2")],
+                         ["What bounds the run", "Timeline", "Operators", "Roofline", "Memory"])
+        titles = [title.text for title in root.iter("title")]
+        self.assertTrue(any("<a & \"b\">" in title for title in titles), titles)
+        self.assertEqual(len(list(root.iter("circle"))), 2)
+        self.check_failed(davit("run", model, "--report", page), 2, "usage", "would do nothing")
 
     def test_device_reports(self):
         model = self.path("r.onnx", tool.onnx_model([("Relu", "", "r", ["x"], ["y"])],
