@@ -147,7 +147,10 @@ std::string emit_multiply_adds(std::span<const std::string> rows,
 
 Layout layout_of(const Product& product, std::span<const Isa> isas) {
   if (const auto* conv = std::get_if<Convolution>(&product.what)) {
-    return layout_of_convolution(*conv, isas);
+    if (!prefers_winograd(*conv)) return layout_of_convolution(*conv, isas);
+    Layout layout = layout_of_winograd(*conv, isas);
+    layout.weights_operand = 2 + int64_t(product.operands.size());
+    return layout;
   }
   const auto& matrix = std::get<Matrix>(product.what);
   const int64_t panels = (matrix.columns + kPanelColumns - 1) / kPanelColumns;
@@ -157,7 +160,8 @@ Layout layout_of(const Product& product, std::span<const Isa> isas) {
 std::vector<float> pack_weights(const Product& product, const Layout& layout,
                                 std::span<const float> weights) {
   if (const auto* conv = std::get_if<Convolution>(&product.what)) {
-    return pack_convolution(*conv, layout, weights);
+    return layout.is_winograd ? pack_winograd(*conv, weights)
+                              : pack_convolution(*conv, layout, weights);
   }
   return pack_matrix(product, std::get<Matrix>(product.what), weights);
 }
@@ -165,7 +169,8 @@ std::vector<float> pack_weights(const Product& product, const Layout& layout,
 std::string emit_product(const Product& product, const Layout& layout, const Isa& isa,
                          const std::string& symbol) {
   if (const auto* conv = std::get_if<Convolution>(&product.what)) {
-    return emit_convolution(*conv, layout, isa, symbol);
+    return layout.is_winograd ? emit_winograd(*conv, layout, isa, symbol)
+                              : emit_convolution(*conv, layout, isa, symbol);
   }
   return emit_matrix(std::get<Matrix>(product.what), isa, symbol);
 }

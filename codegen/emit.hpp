@@ -20,6 +20,8 @@ struct Layout {
   int64_t tile_rows = 0;         // Of a convolution: how its weights are packed.
   int64_t workspace_floats = 0;  // Output 1; 0: the kernel has none.
   std::vector<int64_t> weight_dims;
+  bool is_winograd = false;
+  int64_t weights_operand = 0;  // Where the kernel finds the model's weights too; 0: nowhere.
 };
 
 Layout layout_of(const Product& product, std::span<const Isa> isas);
@@ -49,6 +51,11 @@ std::string emit_convolution(const Convolution& conv, const Layout& layout, cons
                              const std::string& symbol);
 std::vector<float> pack_convolution(const Convolution& conv, const Layout& layout,
                                     std::span<const float> weights);
+bool prefers_winograd(const Convolution& conv);
+Layout layout_of_winograd(const Convolution& conv, std::span<const Isa> isas);
+std::string emit_winograd(const Convolution& conv, const Layout& layout, const Isa& isa,
+                          const std::string& symbol);
+std::vector<float> pack_winograd(const Convolution& conv, std::span<const float> weights);
 std::string emit_matrix(const Matrix& matrix, const Isa& isa, const std::string& symbol);
 std::vector<float> pack_matrix(const Product& product, const Matrix& matrix,
                                std::span<const float> weights);

@@ -87,6 +87,7 @@ class Generator {
     const ir::ValueId y = module().outputs(node)[0];
     std::vector<ir::ValueId> inputs = {kernel.product.input, packed_weights(kernel)};
     inputs.insert(inputs.end(), kernel.product.operands.begin(), kernel.product.operands.end());
+    if (kernel.layout.weights_operand != 0) inputs.push_back(kernel.product.weights);
     for (const ir::ValueId input : inputs) kernel.operands.push_back(tensor_of(module(), input));
     kernel.inputs = uint32_t(inputs.size());
     kernel.operands.push_back(tensor_of(module(), y));

@@ -232,3 +232,81 @@ static __attribute__((unused)) void fill_planes(const Planes* planes, const floa
     x += planes->in[0] * planes->in[1] * planes->in[2];
   }
 }
+
+/* ---- Winograd's F(4, 3) ----------------------------------------------------------------------
+ * Points 0, +-a, +-b and infinity; all constants are exact floats. */
+
+static const float winograd_a = 0.625f;
+static const float winograd_b = 1.5f;
+
+static inline void winograd_input_line(const Vector* d, Vector* v) {
+  const float a2 = winograd_a * winograd_a;
+  const float b2 = winograd_b * winograd_b;
+  const Vector even_a = d[4] - b2 * d[2];
+  const Vector odd_a = winograd_a * (d[3] - b2 * d[1]);
+  const Vector even_b = d[4] - a2 * d[2];
+  const Vector odd_b = winograd_b * (d[3] - a2 * d[1]);
+  v[0] = d[4] - (a2 + b2) * d[2] + a2 * b2 * d[0];
+  v[1] = even_a + odd_a;
+  v[2] = even_a - odd_a;
+  v[3] = even_b + odd_b;
+  v[4] = even_b - odd_b;
+  v[5] = d[5] - (a2 + b2) * d[3] + a2 * b2 * d[1];
+}
+
+/* 6x6 positions of LANES channels, lines `step` apart, to 36 places `plane` apart. */
+static inline void winograd_input(const float* x, int64_t step, float* to, int64_t plane) {
+  Vector half[6][6];
+  for (int j = 0; j < 6; ++j) {
+    Vector d[6];
+    Vector v[6];
+    for (int i = 0; i < 6; ++i) d[i] = load(x + i * step + j * LANES);
+    winograd_input_line(d, v);
+    for (int i = 0; i < 6; ++i) half[i][j] = v[i];
+  }
+  for (int i = 0; i < 6; ++i) {
+    Vector v[6];
+    winograd_input_line(half[i], v);
+    for (int j = 0; j < 6; ++j) store(to + (i * 6 + j) * plane, v[j]);
+  }
+}
+
+static inline void winograd_output_line(const Vector* m, Vector* y) {
+  const float a2 = winograd_a * winograd_a;
+  const float b2 = winograd_b * winograd_b;
+  const Vector even_a = m[1] + m[2];
+  const Vector odd_a = winograd_a * (m[1] - m[2]);
+  const Vector even_b = m[3] + m[4];
+  const Vector odd_b = winograd_b * (m[3] - m[4]);
+  y[0] = m[0] + even_a + even_b;
+  y[1] = odd_a + odd_b;
+  y[2] = a2 * even_a + b2 * even_b;
+  y[3] = m[5] + a2 * odd_a + b2 * odd_b;
+}
+
+/* 36 places `plane` apart to 4x4 positions of LANES channels, lines `step` apart. The result is 0
+ * where all positions are finite, else NaN. */
+static inline Vector winograd_output(const float* sums, int64_t plane, float* to, int64_t step) {
+  Vector half[4][6];
+  for (int j = 0; j < 6; ++j) {
+    Vector m[6];
+    Vector y[4];
+    for (int i = 0; i < 6; ++i) m[i] = load(sums + (i * 6 + j) * plane);
+    winograd_output_line(m, y);
+    for (int i = 0; i < 4; ++i) half[i][j] = y[i];
+  }
+  Vector check = {0};
+  for (int i = 0; i < 4; ++i) {
+    Vector y[4];
+    winograd_output_line(half[i], y);
+    for (int j = 0; j < 4; ++j) store(to + i * step + j * LANES, y[j]);
+    check += y[0] * 0.0f + y[1] * 0.0f + (y[2] * 0.0f + y[3] * 0.0f);
+  }
+  return check;
+}
+
+static inline int is_zero(Vector value) {
+  float sum = 0.0f;
+  for (int i = 0; i < LANES; ++i) sum += value[i];
+  return sum == 0.0f;
+}

@@ -53,8 +53,10 @@ class Products {
     inputs.push_back(std::move(array));
     return tiny_.input("x" + std::to_string(inputs.size()), dims);
   }
-  davit::ir::ValueId constant(const Dims& dims) {
-    return tiny_.constant(name(), davit::testing::f32_tensor(dims, floats(dims)));
+  davit::ir::ValueId constant(const Dims& dims, float scale = 1) {
+    std::vector<float> values = floats(dims);
+    for (float& value : values) value *= scale;
+    return tiny_.constant(name(), davit::testing::f32_tensor(dims, values));
   }
 
   void add_convolution() {
@@ -88,6 +90,18 @@ class Products {
                "Conv", operands, name(),
                {{"group", groups}, {"strides", strides}, {"dilations", dilations}, {"pads", pads}}),
            y, per_row);
+  }
+
+  // 3x3 windows with stride 1, large enough for Winograd's way. Its errors are relative to the
+  // sums: these are near 1, since steps may bring them there.
+  void add_winograd() {
+    const int64_t in = between(20, 50), out = between(20, 50);
+    const Dims pads = {between(0, 2), between(0, 2), between(0, 2), between(0, 2)};
+    const Dims x = {between(1, 2), in, between(12, 34), between(12, 34)};
+    const Dims y = {x[0], out, x[2] + pads[0] + pads[2] - 2, x[3] + pads[1] + pads[3] - 2};
+    std::vector<davit::ir::ValueId> operands = {input(x), constant({out, in, 3, 3}, 1.0F / 16)};
+    if (chance(60)) operands.push_back(constant({out}));
+    finish(tiny_.node("Conv", operands, name(), {{"pads", pads}}), y, {out, 1, 1});
   }
 
   void add_matrix() {
@@ -173,15 +187,17 @@ void check(uint32_t seed, const std::vector<std::string>& isas) {
   CAPTURE(seed);
   CAPTURE(isas[0]);
   constexpr int kProducts = 20;
+  constexpr int kWinograd = 3;
   Products products(seed);
   for (int i = 0; i < kProducts; ++i) {
     i % 2 == 0 ? products.add_convolution() : products.add_matrix();
   }
+  for (int i = 0; i < kWinograd; ++i) products.add_winograd();
   const davit::ir::Module module = products.build();
   const auto expected = run(module, products.inputs, {});
   uint32_t generated = 0;
   const auto got = run(module, products.inputs, isas, &generated);
-  CHECK(generated == kProducts);
+  CHECK(generated == kProducts + kWinograd);
   REQUIRE(got.size() == expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     CAPTURE(i);
