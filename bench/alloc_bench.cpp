@@ -318,7 +318,7 @@ void measure_soak(Report& report, const std::vector<AllocationTrace>& models) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Report report("alloc_bench", argc, argv);
+  Report report("alloc_bench", argc, argv, davit::bench::Parts::kWhole);
   const std::vector<AllocationTrace> models = davit::bench::model_traces(DAVIT_INTERVALS);
   measure_objects(report);
   measure_time(report, davit::bench::pair_trace(), 0.71);

@@ -137,7 +137,7 @@ class Subject {
 }  // namespace
 
 int main(int argc, char** argv) {
-  davit::bench::Report report("dynamic_bench", argc, argv);
+  davit::bench::Report report("dynamic_bench", argc, argv, davit::bench::Parts::kWhole);
   const char* folder = std::getenv("DAVIT_MODELS_DIR");
   const std::vector<std::vector<int64_t>> one(3, {1, 128}), two(3, {4, 33});
   const Model models[] = {{"minilm_l6_dyn", {one, two}},

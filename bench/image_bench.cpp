@@ -190,7 +190,7 @@ void write_file(const std::string& path, const std::vector<std::byte>& bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  davit::bench::Report report("image_bench", argc, argv);
+  davit::bench::Report report("image_bench", argc, argv, davit::bench::Parts::kWhole);
   const fs::path folder =
       fs::temp_directory_path() / ("davit_image_bench_" + std::to_string(::getpid()));
   fs::create_directory(folder);

@@ -273,7 +273,7 @@ void measure_start(Report& report) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Report report("relations_bench", argc, argv);
+  Report report("relations_bench", argc, argv, davit::bench::Parts::kWhole);
   measure_unrelated(report);
   measure_satisfied_wait(report);
   measure_pairs(report);

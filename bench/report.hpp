@@ -38,28 +38,37 @@ struct Measurement {
   }
 };
 
+// Whether `--only TEXT` can choose among the parts of a benchmark, which then asks wants() for
+// each.
+enum class Parts { kNamed, kWhole };
+
 // Collects measurements; finish() prints them, writes `--json FILE` and gives the exit code.
 class Report {
  public:
-  // Takes `--json FILE` or `--json=FILE`, and `--only TEXT`. Anything else: usage, exit code 2.
-  Report(const char* name, int argc, char** argv) : name_(name) {
+  // Takes `--json FILE` or `--json=FILE`, and `--only TEXT` where there are parts. Anything else:
+  // usage, exit code 2.
+  Report(const char* name, int argc, char** argv, Parts parts = Parts::kNamed) : name_(name) {
     for (int i = 1; i < argc; ++i) {
       if (std::strncmp(argv[i], "--json=", 7) == 0) {
         json_path_ = argv[i] + 7;
       } else if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
         json_path_ = argv[++i];
-      } else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+      } else if (parts == Parts::kNamed && std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
         only_ = argv[++i];
       } else {
-        std::fprintf(stderr, "usage: %s [--json FILE] [--only TEXT]\n", name);
+        std::fprintf(stderr, "usage: %s [--json FILE]%s\n", name,
+                     parts == Parts::kNamed ? " [--only TEXT]" : "; it has no parts for --only");
         std::exit(2);  // NOLINT(concurrency-mt-unsafe)
       }
     }
   }
 
   // For benchmarks with many parts: whether `--only` asks for this one.
-  [[nodiscard]] bool wants(const std::string& part) const {
-    return part.find(only_) != std::string::npos;
+  [[nodiscard]] bool wants(const std::string& part) {
+    const bool wanted = part.find(only_) != std::string::npos;
+    found_ = found_ || wanted;
+    parts_.push_back(part);
+    return wanted;
   }
 
   // A limit on the ratio, or on the value when there is no peer: breaking it fails the benchmark.
@@ -70,7 +79,15 @@ class Report {
     rows_.push_back({std::move(measurement), limit, broken});
   }
 
+  // 0; 1 when a limit is exceeded or the file cannot be written; 2 when `--only` meets no part.
   [[nodiscard]] int finish() const {
+    if (!only_.empty() && !found_) {
+      std::fprintf(stderr, "%s: no part has '%s' in its name; there are:", name_.c_str(),
+                   only_.c_str());
+      for (const std::string& part : parts_) std::fprintf(stderr, " '%s'", part.c_str());
+      std::fprintf(stderr, "\n");
+      return 2;
+    }
     print();
     if (!json_path_.empty() && !write_json()) return 1;
     std::printf("%s\n", failed_ ? "FAILED: a limit is exceeded" : "PASSED");
@@ -111,9 +128,14 @@ class Report {
     for (const Line& row : rows_) {
       const Measurement& m = row.measurement;
       trace::Args object;
-      object.text("metric", m.metric).real("value", m.value).text("unit", m.unit);
+      object.text("benchmark", name_)
+          .text("metric", m.metric)
+          .real("value", m.value)
+          .text("unit", m.unit);
       object.text("peer", m.peer).real("peer_value", m.peer_value.value_or(0.0 / 0.0));
-      object.real("ratio", m.ratio().value_or(0.0 / 0.0));
+      object.real("ratio", m.ratio().value_or(0.0 / 0.0))
+          .real("limit", row.limit.value_or(0.0 / 0.0));
+      object.integer("exceeded", row.broken ? 1 : 0);
       text += (text.size() > 1 ? ",\n " : "\n ") + object.json();
     }
     text += "\n]\n";
@@ -129,6 +151,8 @@ class Report {
   std::string name_;
   std::string json_path_;
   std::string only_;
+  std::vector<std::string> parts_;  // That wants() was asked for.
+  bool found_ = false;              // One of them has only_ in its name.
   std::vector<Line> rows_;
   bool failed_ = false;
 };

@@ -104,7 +104,7 @@ void measure_graph(davit::bench::Report& report, const char* name, const Layered
 }  // namespace
 
 int main(int argc, char** argv) {
-  davit::bench::Report report("sequential_bench", argc, argv);
+  davit::bench::Report report("sequential_bench", argc, argv, davit::bench::Parts::kWhole);
   measure_graph(report, "chain of 10,000 empty nodes", {.layers = 10'000, .width = 1});
   measure_graph(report, "100 layers of 1,000 empty nodes",
                 {.layers = 100, .width = 1'000, .inputs = 3});

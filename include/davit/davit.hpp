@@ -243,23 +243,22 @@ class Executor {
 
   // Binds the caller's memory, without a copy. Elements of any trivial type; the size in bytes has
   // to suffice for the tensor.
-  template <class T>
-  requires std::is_trivially_copyable_v<T> Error bind_input(uint32_t index,
-                                                            std::span<const T> data) {
+  template <class T, size_t N>
+  requires std::is_trivially_copyable_v<T> Error bind_input(uint32_t index, std::span<T, N> data) {
     return detail::call(dvt_executor_bind_input, get(), index,
                         static_cast<const void*>(data.data()), data.size_bytes());
   }
-  template <class T>
+  template <class T, size_t N>
   requires(std::is_trivially_copyable_v<T> && !std::is_const_v<T>) Error
-      bind_output(uint32_t index, std::span<T> data) {
+      bind_output(uint32_t index, std::span<T, N> data) {
     return detail::call(dvt_executor_bind_output, get(), index, static_cast<void*>(data.data()),
                         data.size_bytes());
   }
 
   // The same with the shape of the tensor: for inputs with a dynamic shape. `data` has to be of the
   // input's element type, and as many elements as `dims` make, or more.
-  template <class T>
-  requires std::is_trivially_copyable_v<T> Error bind_input(uint32_t index, std::span<const T> data,
+  template <class T, size_t N>
+  requires std::is_trivially_copyable_v<T> Error bind_input(uint32_t index, std::span<T, N> data,
                                                             DvtDType dtype,
                                                             std::span<const int64_t> dims) {
     DvtTensor tensor{};

@@ -82,6 +82,9 @@ TEST_CASE("a larger buffer is fine") {
   Executor executor = load(text);
   const std::array<float, 100> data{};
   CHECK(!executor.bind_input(0, std::span<const float>(data)));
+  std::array<float, 100> changing{};  // A span of as many as there are.
+  CHECK(!executor.bind_input(0, std::span(changing)));
+  CHECK(!executor.bind_output(0, std::span(changing)));
 }
 
 TEST_CASE("a null buffer") {

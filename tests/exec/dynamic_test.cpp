@@ -45,8 +45,8 @@ class Sample {
     for (size_t i = 0; i < x_.size(); ++i) {
       x_[i] = static_cast<float>(i + 1) * (i % 3 == 1 ? -1.0F : 1.0F);
     }
-    const int64_t dims[] = {rows, 4};
-    return executor.bind_input(0, std::span<const float>(x_), DVT_F32, dims);
+    const std::vector<int64_t> dims = {rows, 4};
+    return executor.bind_input(0, std::span(x_), DVT_F32, dims);  // Of a vector that may change.
   }
   void set_count(int64_t count) {
     count_ = count;
