@@ -35,7 +35,7 @@ TEST_CASE("names of any bytes are text in the picture") {
   const std::string svg = plan_svg(
       {.title = "<&>", .boxes = {{"a<b>&\"\x01\xFF\xC3\xA4", 0, 1, 0, 1}}, .arena_bytes = 1});
   CHECK(svg.find(">&lt;&amp;&gt;</text>") != std::string::npos);
-  CHECK(svg.find("<title>a&lt;b&gt;&amp;\"\xEF\xBF\xBD\xEF\xBF\xBD\xC3\xA4: 1 bytes") !=
+  CHECK(svg.find("<title>a&lt;b&gt;&amp;&quot;\xEF\xBF\xBD\xEF\xBF\xBD\xC3\xA4: 1 bytes") !=
         std::string::npos);
 }
 
