@@ -278,18 +278,6 @@ Status usage_error(std::string message, std::string hint) {
       .code = DVT_INVALID_ARGUMENT, .message = std::move(message), .hint = std::move(hint)});
 }
 
-Status status_of(const DvtError& error) {
-  return Status(ErrorDetail{.code = error.code,
-                            .stage = error.stage,
-                            .message = error.message,
-                            .node = error.node,
-                            .op = error.op,
-                            .tensor = error.tensor,
-                            .expected = error.expected,
-                            .got = error.got,
-                            .hint = error.hint});
-}
-
 Status write_bytes(const std::string& path, std::span<const std::byte> bytes) {
   const SignalsHeld held;
   return image::write_file_atomically(path, bytes);

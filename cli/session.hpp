@@ -21,6 +21,7 @@
 #include "base/status.hpp"
 #include "cli/options.hpp"
 #include "cli/report.hpp"
+#include "exec/api_error.hpp"
 
 namespace davit::cli {
 
@@ -117,8 +118,7 @@ class Session {
 // An error in how the tool is used: exit code 2.
 Status usage_error(std::string message, std::string hint = "");
 
-// The C record as a Status.
-Status status_of(const DvtError& error);
+using exec::status_of;
 
 // Bytes to `path`, complete or not at all, also when the tool is interrupted.
 Status write_bytes(const std::string& path, std::span<const std::byte> bytes);

@@ -1,11 +1,12 @@
-// api_error.hpp: error records that the C API fills in without memory.
+// api_error.hpp: error records of the C API, filled in without memory, and read.
 //
 // Threads  Pure functions.
-// Memory   Nothing is allocated: the one error that these are for is that there is none.
+// Memory   What fills in allocates nothing: the one error that it is for is that there is none.
 #pragma once
 
 #include <cstdio>
 
+#include "base/status.hpp"
 #include "davit/types.h"
 
 namespace davit::exec {
@@ -29,6 +30,19 @@ inline DvtCode out_of_memory(DvtError* error, DvtStage stage, const char* messag
   error->stage = stage;
   std::snprintf(error->message, sizeof error->message, "%s", message);
   return DVT_OUT_OF_MEMORY;
+}
+
+// The record as a Status.
+inline Status status_of(const DvtError& error) {
+  return Status(ErrorDetail{.code = error.code,
+                            .stage = error.stage,
+                            .message = error.message,
+                            .node = error.node,
+                            .op = error.op,
+                            .tensor = error.tensor,
+                            .expected = error.expected,
+                            .got = error.got,
+                            .hint = error.hint});
 }
 
 }  // namespace davit::exec

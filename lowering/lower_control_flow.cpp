@@ -66,14 +66,20 @@ Status DynamicLowering::emit_if(Scope& scope, Item& item) {
     if (!body.ok()) return std::move(body.status());
     node.bodies.push_back(*body);
   }
+  add_runner(scope, item, std::move(node), std::move(unused));
+  return {};
+}
+
+// The node that runs bodies, and a Free of the results that nobody reads.
+void DynamicLowering::add_runner(Scope& scope, Item& item, image::Node node,
+                                 std::vector<uint32_t> unused) {
   add_captures(node.bodies, node);
   scope.graph.nodes.push_back(std::move(node));
   note_reads(scope, item, uint32_t(scope.graph.nodes.size() - 1));
-  if (unused.empty()) return {};
+  if (unused.empty()) return;
   image::Node free = host_node(DVT_HOST_FREE, item);
   free.inputs = std::move(unused);
   scope.graph.nodes.push_back(std::move(free));
-  return {};
 }
 
 // Iteration number or condition of a loop body: one planned element.
@@ -140,13 +146,7 @@ Status DynamicLowering::emit_loop(Scope& scope, Item& item) {
   auto lowered = lower_body(body, body_results, copies);
   if (!lowered.ok()) return std::move(lowered.status());
   node.bodies = {*lowered};
-  add_captures(node.bodies, node);
-  scope.graph.nodes.push_back(std::move(node));
-  note_reads(scope, item, uint32_t(scope.graph.nodes.size() - 1));
-  if (unused.empty()) return {};
-  image::Node free = host_node(DVT_HOST_FREE, item);
-  free.inputs = std::move(unused);
-  scope.graph.nodes.push_back(std::move(free));
+  add_runner(scope, item, std::move(node), std::move(unused));
   return {};
 }
 

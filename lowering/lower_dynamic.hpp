@@ -105,6 +105,7 @@ class DynamicLowering {
   static Item copy_item(uint32_t from, uint32_t to);
   Result<Item> copy_item(ir::ValueId from, uint32_t to);
   void add_captures(const std::vector<uint32_t>& bodies, image::Node& node) const;
+  void add_runner(Scope& scope, Item& item, image::Node node, std::vector<uint32_t> unused);
   uint32_t add_typed(image::ValueKind kind, DvtDType dtype, uint64_t offset, bool dynamic);
   Result<uint32_t> loop_parameter(ir::ValueId value, uint64_t position);
   Result<uint32_t> result_value(ir::ValueId outer, ir::ValueId inner);

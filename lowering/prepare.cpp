@@ -174,9 +174,9 @@ ModelBuilder::ModelBuilder(const ir::Module& module, DvtTarget target, std::stri
   model_.constants.reserve(bytes);
 }
 
-Result<uint32_t> ModelBuilder::add_value(image::ValueKind kind, ir::ValueId like, uint64_t offset) {
-  auto tensor = tensor_of(module_, like);
-  if (!tensor.ok()) return std::move(tensor.status());
+Result<uint32_t> ModelBuilder::add(image::ValueKind kind, ir::ValueId like,
+                                   const Result<DvtTensor>& tensor, uint64_t offset) {
+  if (!tensor.ok()) return Status(tensor.status().detail());
   model_.values.push_back({.kind = kind,
                            .has_tensor = true,
                            .tensor = *tensor,
@@ -185,16 +185,13 @@ Result<uint32_t> ModelBuilder::add_value(image::ValueKind kind, ir::ValueId like
   return uint32_t(model_.values.size() - 1);
 }
 
+Result<uint32_t> ModelBuilder::add_value(image::ValueKind kind, ir::ValueId like, uint64_t offset) {
+  return add(kind, like, tensor_of(module_, like), offset);
+}
+
 Result<uint32_t> ModelBuilder::add_dynamic_value(image::ValueKind kind, ir::ValueId like,
                                                  uint64_t offset) {
-  auto tensor = dynamic_tensor_of(module_, like);
-  if (!tensor.ok()) return std::move(tensor.status());
-  model_.values.push_back({.kind = kind,
-                           .has_tensor = true,
-                           .tensor = *tensor,
-                           .offset = offset,
-                           .name = std::string(module_.value_name(like))});
-  return uint32_t(model_.values.size() - 1);
+  return add(kind, like, dynamic_tensor_of(module_, like), offset);
 }
 
 uint32_t ModelBuilder::add_scratch(image::ValueKind kind, uint64_t bytes, uint64_t offset) {

@@ -97,6 +97,8 @@ class ModelBuilder {
   [[nodiscard]] image::ImageModel& model() { return model_; }
 
  private:
+  Result<uint32_t> add(image::ValueKind kind, ir::ValueId like, const Result<DvtTensor>& tensor,
+                       uint64_t offset);
   [[nodiscard]] std::vector<image::Port> ports_of(const std::vector<uint32_t>& values,
                                                   std::span<const ir::ValueId> sources,
                                                   std::string_view kind) const;

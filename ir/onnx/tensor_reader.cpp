@@ -9,6 +9,7 @@
 
 #include "base/checked.hpp"
 #include "base/dtype.hpp"
+#include "ir/foreign_types.hpp"
 
 namespace davit::onnx_import {
 namespace {
@@ -18,30 +19,6 @@ static_assert(std::endian::native == std::endian::little, "raw_data is little-en
 Status tensor_error(DvtCode code, const std::string& tensor, std::string message) {
   return Status(
       {.code = code, .stage = DVT_STAGE_PARSE, .message = std::move(message), .tensor = tensor});
-}
-
-// Names of the element types that ONNX 1.16 defines and Davit does not take; nullptr for others.
-const char* foreign_type_name(int32_t onnx_type) {
-  switch (onnx_type) {
-    case 14:
-      return "complex64";
-    case 15:
-      return "complex128";
-    case 17:
-      return "float8e4m3fn";
-    case 18:
-      return "float8e4m3fnuz";
-    case 19:
-      return "float8e5m2";
-    case 20:
-      return "float8e5m2fnuz";
-    case 21:
-      return "uint4";
-    case 22:
-      return "int4";
-    default:
-      return nullptr;
-  }
 }
 
 class TensorReader {
@@ -231,7 +208,7 @@ class TensorReader {
 
 Result<DvtDType> read_dtype(int32_t onnx_type, const std::string& tensor) {
   if (onnx_type >= 0 && dtype_is_valid(uint32_t(onnx_type))) return DvtDType(onnx_type);
-  if (const char* name = foreign_type_name(onnx_type)) {
+  if (const char* name = ir::foreign_type_name(onnx_type)) {
     return tensor_error(DVT_UNSUPPORTED, tensor, std::string("element type ") + name);
   }
   return tensor_error(DVT_INVALID_IMAGE, tensor,

@@ -9,6 +9,7 @@
 #include <cfloat>
 
 #include "base/dtype.hpp"
+#include "ir/foreign_types.hpp"
 #include "ops/defs/common.hpp"
 #include "ops/defs/families.hpp"
 
@@ -213,30 +214,6 @@ Status infer_where(const NodeView& node, std::span<InferredOutput> outputs) {
   return infer_broadcast(node, 3, outputs[0]);
 }
 
-// The standard's name of an element type that Davit cannot cast to.
-std::string uncastable_name(int64_t type) {
-  switch (type) {
-    case 14:
-      return "complex64";
-    case 15:
-      return "complex128";
-    case 17:
-      return "float8e4m3fn";
-    case 18:
-      return "float8e4m3fnuz";
-    case 19:
-      return "float8e5m2";
-    case 20:
-      return "float8e5m2fnuz";
-    case 21:
-      return "uint4";
-    case 22:
-      return "int4";
-    default:
-      return std::to_string(type);
-  }
-}
-
 Status infer_cast(const NodeView& node, std::span<InferredOutput> outputs) {
   const int64_t to = node.attribute_int("to", 0);
   if (to <= 0 || to > UINT8_MAX || dvt_dtype_size(static_cast<DvtDType>(to)) == 0) {
@@ -244,7 +221,8 @@ Status infer_cast(const NodeView& node, std::span<InferredOutput> outputs) {
                                                 "attribute `to` is not an element type that "
                                                 "Davit can cast to");
     detail.expected = "a number, bool, string, f16 or bf16";
-    detail.got = uncastable_name(to);
+    const char* name = ir::foreign_type_name(to);
+    detail.got = name != nullptr ? std::string(name) : std::to_string(to);
     return Status(std::move(detail));
   }
   Status status = infer_same(node, outputs);

@@ -305,25 +305,6 @@ static bool as_product(const Space* space, Product* product) {
   return true;
 }
 
-typedef struct Columns { /* B of one product. */
-  const float* b;
-  int64_t row, column;
-} Columns;
-
-static void pack_columns(const void* source, int64_t k0, int64_t rows, int64_t j0, int64_t columns,
-                         float* panels) {
-  const Columns* operand = source;
-  for (int64_t j = 0; j < columns; j += DVT_GEMM_PANEL) {
-    const int64_t width = columns - j < DVT_GEMM_PANEL ? columns - j : DVT_GEMM_PANEL;
-    for (int64_t k = 0; k < rows; ++k) {
-      const float* from = operand->b + (k0 + k) * operand->row + (j0 + j) * operand->column;
-      float* to = panels + j * rows + k * DVT_GEMM_PANEL;
-      memset(to, 0, DVT_GEMM_PANEL * sizeof(float));
-      for (int64_t lane = 0; lane < width; ++lane) to[lane] = from[lane * operand->column];
-    }
-  }
-}
-
 static void run_products(const DvtContext* ctx, const Product* product) {
   const bool swapped = product->n.y_step != 1 && product->n.extent != 1; /* Y's rows are B's. */
   const Loop* rows = swapped ? &product->n : &product->m;
@@ -337,16 +318,16 @@ static void run_products(const DvtContext* ctx, const Product* product) {
     for (int i = 0; i < product->batch.count; ++i) {
       y_at += index[i] * product->batch.loops[i].y_step;
     }
-    const Columns source = {.b = (const float*)dvt_input_data(ctx, b) + at[b],
-                            .row = product->k.steps[b],
-                            .column = columns->steps[b]};
+    const DvtGemmOperand source = {.b = (const float*)dvt_input_data(ctx, b) + at[b],
+                                   .row = product->k.steps[b],
+                                   .column = columns->steps[b]};
     const DvtGemm gemm = {.m = rows->extent,
                           .n = columns->extent,
                           .k = product->k.extent,
                           .a = (const float*)dvt_input_data(ctx, a) + at[a],
                           .a_row = rows->steps[a],
                           .a_column = product->k.steps[a],
-                          .pack = pack_columns,
+                          .pack = dvt_gemm_pack_strided,
                           .source = &source,
                           .c = (float*)dvt_output_data(ctx, 0) + y_at,
                           .c_row = rows->y_step};

@@ -19,6 +19,24 @@ static void fill_bias(const DvtGemm* gemm) {
   }
 }
 
+void dvt_gemm_pack_strided(const void* source, int64_t k0, int64_t rows, int64_t j0,
+                           int64_t columns, float* panels) {
+  const DvtGemmOperand* operand = source;
+  for (int64_t j = 0; j < columns; j += DVT_GEMM_PANEL) {
+    const int64_t width = columns - j < DVT_GEMM_PANEL ? columns - j : DVT_GEMM_PANEL;
+    for (int64_t k = 0; k < rows; ++k) {
+      const float* from = operand->b + (k0 + k) * operand->row + (j0 + j) * operand->column;
+      float* to = panels + j * rows + k * DVT_GEMM_PANEL;
+      memset(to, 0, DVT_GEMM_PANEL * sizeof(float));
+      if (operand->column == 1) {
+        memcpy(to, from, (size_t)width * sizeof(float));
+      } else {
+        for (int64_t lane = 0; lane < width; ++lane) to[lane] = from[lane * operand->column];
+      }
+    }
+  }
+}
+
 void dvt_gemm_f32(const DvtGemm* gemm, float* workspace) {
   if (gemm->k == 0) {
     fill_bias(gemm);

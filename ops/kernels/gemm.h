@@ -35,6 +35,14 @@ enum {
 typedef void (*DvtGemmPackFn)(const void* source, int64_t k0, int64_t rows, int64_t j0,
                               int64_t columns, float* panels);
 
+/* A B in memory: B[k,j] = b[k * row + j * column]. `source` of dvt_gemm_pack_strided(). */
+typedef struct DvtGemmOperand {
+  const float* b;
+  int64_t row, column;
+} DvtGemmOperand;
+void dvt_gemm_pack_strided(const void* source, int64_t k0, int64_t rows, int64_t j0,
+                           int64_t columns, float* panels);
+
 typedef struct DvtGemm {
   int64_t m, n, k;
   const float* a;

@@ -104,39 +104,16 @@ static void multiply_any(const Product* product, const void* a, int64_t a0, cons
   }
 }
 
-typedef struct Operand { /* B of one product. */
-  const float* b;
-  int64_t row, column;
-} Operand;
-
-static void pack_operand(const void* source, int64_t k0, int64_t rows, int64_t j0, int64_t columns,
-                         float* panels) {
-  const Operand* operand = source;
-  for (int64_t j = 0; j < columns; j += DVT_GEMM_PANEL) {
-    const int64_t width = columns - j < DVT_GEMM_PANEL ? columns - j : DVT_GEMM_PANEL;
-    for (int64_t k = 0; k < rows; ++k) {
-      const float* from = operand->b + (k0 + k) * operand->row + (j0 + j) * operand->column;
-      float* to = panels + j * rows + k * DVT_GEMM_PANEL;
-      memset(to, 0, DVT_GEMM_PANEL * sizeof(float));
-      if (operand->column == 1) {
-        memcpy(to, from, (size_t)width * sizeof(float));
-      } else {
-        for (int64_t lane = 0; lane < width; ++lane) to[lane] = from[lane * operand->column];
-      }
-    }
-  }
-}
-
 static void multiply_f32(const Product* product, const float* a, const float* b,
                          const Epilogue* epilogue, float* y, float* workspace) {
-  const Operand operand = {.b = b, .row = product->b_row, .column = product->b_column};
+  const DvtGemmOperand operand = {.b = b, .row = product->b_row, .column = product->b_column};
   const DvtGemm gemm = {.m = product->m,
                         .n = product->n,
                         .k = product->k,
                         .a = a,
                         .a_row = product->a_row,
                         .a_column = product->a_column,
-                        .pack = pack_operand,
+                        .pack = dvt_gemm_pack_strided,
                         .source = &operand,
                         .c = y,
                         .c_row = product->n};

@@ -14,20 +14,13 @@
 
 using davit::Error;
 using davit::Executor;
+using davit::test::check_ok;
+using davit::test::contains;
 using davit::test::dynamic_control;
 using davit::test::kDynamicSample;
 using davit::test::TextImage;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-void check_ok(const Error& error) {
-  INFO(error.text());
-  CHECK(!error);
-}
 
 // An executor of kDynamicSample, what it is fed, and what must come out.
 class Sample {

@@ -13,20 +13,13 @@
 
 using davit::Error;
 using davit::Executor;
+using davit::test::check_ok;
+using davit::test::contains;
 using davit::test::dynamic_control;
 using davit::test::kFlowSample;
 using davit::test::TextImage;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-void check_ok(const Error& error) {
-  INFO(error.text());
-  CHECK(!error);
-}
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);

@@ -228,4 +228,9 @@ graph deinit {
 }
 )text";
 
+void check_ok(const Error& error) {
+  INFO(error.text());
+  CHECK(!error);
+}
+
 }  // namespace davit::test

@@ -47,6 +47,11 @@ struct TextImage {
   Image image;
 };
 
+[[nodiscard]] inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+void check_ok(const Error& error);
+
 // A cpu image: y[i] = x[i] + `count` by a chain of t.Inc nodes, four floats. Node i is "inc_i".
 std::string chain_text(uint32_t count);
 

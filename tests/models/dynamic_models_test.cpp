@@ -16,15 +16,18 @@
 #include "davit/davit.hpp"
 #include "davit/npu.h"
 #include "lowering/compile.hpp"
+#include "tests/models/references.hpp"
 #include "tests/support/run_image.hpp"
 
 namespace {
 
 using davit::NpyArray;
 using davit::Status;
+using davit::exec::status_of;
+using davit::testing::kSkipped;
+using davit::testing::read_arrays;
 using nlohmann::json;
 
-constexpr int kSkipped = 77;
 constexpr int kRuns = 20;  // DAVIT_MODEL_RUNS overrides it.
 
 struct ReferenceSet {
@@ -35,23 +38,6 @@ struct ReferenceSet {
 bool report(const std::string& what, const Status& status) {
   std::printf("%-40s %s\n", what.c_str(), status.ok() ? "ok" : status.to_string().c_str());
   return status.ok();
-}
-
-std::vector<NpyArray> read_arrays(const std::string& folder, const json& list) {
-  std::vector<NpyArray> arrays;
-  for (const json& entry : list) {
-    auto array = davit::read_npy(folder + "/" + entry["file"].get<std::string>());
-    if (!array.ok()) {
-      std::fprintf(stderr, "%s\n", array.status().to_string().c_str());
-      std::exit(1);
-    }
-    arrays.push_back(std::move(*array));
-  }
-  return arrays;
-}
-
-Status status_of(const DvtError& error) {
-  return davit::testing::status_from(error);
 }
 
 Status run_once(DvtExecutor* executor, const ReferenceSet& set, std::vector<NpyArray>& outputs) {

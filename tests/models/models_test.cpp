@@ -22,28 +22,16 @@
 
 #include "davit/npu.h"
 #include "lowering/compile.hpp"
+#include "tests/models/references.hpp"
 #include "tests/support/run_image.hpp"
 
 namespace {
 
 using davit::NpyArray;
 using davit::Status;
+using davit::testing::kSkipped;
+using davit::testing::read_arrays;
 using nlohmann::json;
-
-constexpr int kSkipped = 77;
-
-std::vector<NpyArray> read_arrays(const std::string& folder, const json& list) {
-  std::vector<NpyArray> arrays;
-  for (const json& entry : list) {
-    auto array = davit::read_npy(folder + "/" + entry["file"].get<std::string>());
-    if (!array.ok()) {
-      std::fprintf(stderr, "%s\n", array.status().to_string().c_str());
-      std::exit(1);
-    }
-    arrays.push_back(std::move(*array));
-  }
-  return arrays;
-}
 
 struct DestroyNpu {
   void operator()(DvtNpu* npu) const { dvt_npu_destroy(npu); }
@@ -57,7 +45,7 @@ davit::Result<std::vector<NpyArray>> run_on_npu(std::span<const std::byte> image
   options.check_order = 1;
   DvtNpu* npu = nullptr;
   DvtError error{};
-  if (dvt_npu_create(&options, &npu, &error) != DVT_OK) return davit::testing::status_from(error);
+  if (dvt_npu_create(&options, &npu, &error) != DVT_OK) return davit::exec::status_of(error);
   const std::unique_ptr<DvtNpu, DestroyNpu> owner(npu);
   auto outputs = davit::testing::run_image(
       image, inputs,

@@ -16,6 +16,7 @@
 #include "exec/code_segment.hpp"
 #include "ir/passes/passes.hpp"
 #include "lowering/compile.hpp"
+#include "tests/models/references.hpp"
 #include "tests/support/run_image.hpp"
 
 namespace {
@@ -24,22 +25,9 @@ using davit::NpyArray;
 using davit::Status;
 using davit::compiler::CompileOptions;
 using davit::passes::Level;
+using davit::testing::kSkipped;
+using davit::testing::read_arrays;
 using nlohmann::json;
-
-constexpr int kSkipped = 77;
-
-std::vector<NpyArray> read_arrays(const std::string& folder, const json& list) {
-  std::vector<NpyArray> arrays;
-  for (const json& entry : list) {
-    auto array = davit::read_npy(folder + "/" + entry["file"].get<std::string>());
-    if (!array.ok()) {
-      std::fprintf(stderr, "%s\n", array.status().to_string().c_str());
-      std::exit(1);
-    }
-    arrays.push_back(std::move(*array));
-  }
-  return arrays;
-}
 
 struct Sample {
   std::string path;

@@ -33,7 +33,7 @@ Status bind_inputs(DvtImage* image, DvtExecutor* executor, std::span<const NpyAr
   DvtError error{};
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     DvtPortInfo info;
-    if (dvt_image_input_info(image, i, &info, &error) != DVT_OK) return status_from(error);
+    if (dvt_image_input_info(image, i, &info, &error) != DVT_OK) return exec::status_of(error);
     DvtTensor tensor{};
     tensor.dtype = inputs[i].dtype;
     if (inputs[i].dims.size() > DVT_MAX_RANK) return mismatch("the data has more than 8 dims");
@@ -44,7 +44,7 @@ Status bind_inputs(DvtImage* image, DvtExecutor* executor, std::span<const NpyAr
     const void* data =
         inputs[i].bytes.empty() ? &nothing : static_cast<const void*>(&inputs[i].bytes[0]);
     if (dvt_executor_bind_input_tensor(executor, i, &tensor, data, &error) != DVT_OK) {
-      return status_from(error);
+      return exec::status_of(error);
     }
   }
   return {};
@@ -55,7 +55,7 @@ Result<std::vector<NpyArray>> bind_outputs(DvtImage* image, DvtExecutor* executo
   std::vector<NpyArray> outputs(dvt_image_output_count(image));
   for (uint32_t i = 0; i < outputs.size(); ++i) {
     DvtPortInfo info;
-    if (dvt_image_output_info(image, i, &info, &error) != DVT_OK) return status_from(error);
+    if (dvt_image_output_info(image, i, &info, &error) != DVT_OK) return exec::status_of(error);
     outputs[i].dtype = info.tensor.dtype;
     if ((info.tensor.flags & DVT_TENSOR_DYNAMIC) != 0) continue;  // See fetch_outputs().
     outputs[i].dims.assign(info.tensor.dims, info.tensor.dims + info.tensor.rank);
@@ -63,7 +63,7 @@ Result<std::vector<NpyArray>> bind_outputs(DvtImage* image, DvtExecutor* executo
     outputs[i].bytes.resize(info.tensor.bytes + 1);
     if (dvt_executor_bind_output(executor, i, outputs[i].bytes.data(), info.tensor.bytes, &error) !=
         DVT_OK) {
-      return status_from(error);
+      return exec::status_of(error);
     }
   }
   return outputs;
@@ -74,12 +74,12 @@ Status fetch_outputs(DvtImage* image, DvtExecutor* executor, std::vector<NpyArra
   DvtError error{};
   for (uint32_t i = 0; i < outputs.size(); ++i) {
     DvtPortInfo info;
-    if (dvt_image_output_info(image, i, &info, &error) != DVT_OK) return status_from(error);
+    if (dvt_image_output_info(image, i, &info, &error) != DVT_OK) return exec::status_of(error);
     if ((info.tensor.flags & DVT_TENSOR_DYNAMIC) == 0) continue;
     DvtTensor tensor;
     const void* data = nullptr;
     if (dvt_executor_output_tensor(executor, i, &tensor, &data, &error) != DVT_OK) {
-      return status_from(error);
+      return exec::status_of(error);
     }
     outputs[i].dims.assign(tensor.dims, tensor.dims + tensor.rank);
     outputs[i].bytes.assign(tensor.bytes + 1, std::byte{0xAB});
@@ -168,25 +168,13 @@ AlignedBytes::AlignedBytes(std::span<const std::byte> bytes)
   std::memcpy(data_.get(), bytes.data(), bytes.size());
 }
 
-Status status_from(const DvtError& error) {
-  return Status(ErrorDetail{.code = error.code,
-                            .stage = error.stage,
-                            .message = error.message,
-                            .node = error.node,
-                            .op = error.op,
-                            .tensor = error.tensor,
-                            .expected = error.expected,
-                            .got = error.got,
-                            .hint = error.hint});
-}
-
 Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
                                         std::span<const NpyArray> inputs, const RunOn& on) {
   DvtError error{};
   const AlignedBytes memory(bytes);
   DvtImage* raw_image = nullptr;
   if (dvt_image_open_memory(memory.data(), memory.size(), nullptr, &raw_image, &error) != DVT_OK) {
-    return status_from(error);
+    return exec::status_of(error);
   }
   const std::unique_ptr<DvtImage, CloseImage> image(raw_image);
   if (dvt_image_input_count(raw_image) != inputs.size()) {
@@ -201,7 +189,7 @@ Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
   options.schedule = on.pool == nullptr ? uint32_t{DVT_SCHEDULE_AUTO} : on.schedule;
   DvtExecutor* raw_executor = nullptr;
   if (dvt_executor_create(raw_image, &options, &raw_executor, &error) != DVT_OK) {
-    return status_from(error);
+    return exec::status_of(error);
   }
   const std::unique_ptr<DvtExecutor, DestroyExecutor> executor(raw_executor);
   if (Status status = bind_inputs(raw_image, raw_executor, inputs); !status.ok()) return status;
@@ -210,7 +198,7 @@ Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
   std::vector<std::vector<std::byte>> first;
   for (int run = 0; run < on.runs; ++run) {
     for (NpyArray& output : *outputs) std::ranges::fill(output.bytes, std::byte{0xAB});
-    if (dvt_executor_run(raw_executor, &error) != DVT_OK) return status_from(error);
+    if (dvt_executor_run(raw_executor, &error) != DVT_OK) return exec::status_of(error);
     if (Status s = fetch_outputs(raw_image, raw_executor, *outputs); !s.ok()) return s;
     for (size_t i = 0; i < outputs->size(); ++i) {
       if (run == 0) first.push_back((*outputs)[i].bytes);
@@ -225,7 +213,7 @@ Result<std::vector<NpyArray>> run_image(std::span<const std::byte> bytes,
   if (on.pool != nullptr && on.schedule != DVT_SCHEDULE_AUTO && ran.schedule != on.schedule) {
     return mismatch(std::string("another schedule ran: ") + ran.reason);
   }
-  if (dvt_executor_unload(raw_executor, &error) != DVT_OK) return status_from(error);
+  if (dvt_executor_unload(raw_executor, &error) != DVT_OK) return exec::status_of(error);
   for (NpyArray& output : *outputs) {
     if (output.bytes.back() != std::byte{0xAB}) return mismatch("wrote beyond an output's end");
     output.bytes.pop_back();

@@ -13,6 +13,7 @@
 #include "base/npy.hpp"
 #include "base/status.hpp"
 #include "davit/davit.h"
+#include "exec/api_error.hpp"
 
 namespace davit::testing {
 
@@ -30,9 +31,6 @@ class AlignedBytes {
   std::unique_ptr<void, Free> data_;
   size_t size_;
 };
-
-// The error record as a Status.
-Status status_from(const DvtError& error);
 
 // What runs an image, and how often.
 struct RunOn {
