@@ -117,14 +117,13 @@ class SpanHeap {
   [[nodiscard]] bool prepare(int count) {
     return static_cast<size_t>(count) <= unused_.size() || add_unused(count);
   }
-  // Makes the first `units` of a warm span live; returns their id. What is left of a span keeps its
-  // id and its place in the list where its class stays the same: that saves most of the work, and
-  // lists are as good. Precondition: prepare(1).
+  // Makes the first `units` of a warm span live; returns their id. What is left of a span that
+  // grows keeps its id and its place in the list: that saves most of the work. Precondition:
+  // prepare(1).
   SpanId take(SpanId id, uint32_t units, uint32_t owner) {
     Span& span = at(id);
     const uint32_t rest = span.units - units;
-    const bool keeps_class = span.kind == (span.kind == kLast ? kLast : size_class(rest));
-    if (rest > 0 && keeps_class && span.previous != 0) {
+    if (rest > 0 && span.kind == kLast && span.previous != 0) {
       const SpanId front = cut_front(id, units);
       occupy(front, owner);
       return front;
