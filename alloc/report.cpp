@@ -225,7 +225,8 @@ bool DvtAllocator::is_valid() const {
   if (known != in_ranges) return false;
   for (uint32_t kind = 0; kind < ClassSet::kCapacity; ++kind) {
     const SpanId head = heap_.first_of(kind);
-    if (heap_.classes().contains(kind) != (head != 0)) return false;
+    const bool is_listed = head != 0 && kind != davit::alloc::SpanHeap::kLast;
+    if (heap_.classes().contains(kind) != is_listed) return false;
     SpanId previous = 0;
     for (SpanId id = head; id != 0; id = heap_[id].list_next) {
       if (heap_[id].kind != kind || heap_[id].list_previous != previous) return false;

@@ -43,8 +43,8 @@ class ClassSet {
   [[nodiscard]] uint32_t next_after(uint32_t member) const {
     const uint64_t part = words_[member / 64] >> (member % 64) & ~uint64_t{1};
     if (part != 0) return member + static_cast<uint32_t>(std::countr_zero(part));
-    if (member >= 64) return kCapacity - 1;
-    return 64 + static_cast<uint32_t>(std::countr_zero(words_[1] | uint64_t{1} << 63));
+    if (member >= 64 || words_[1] == 0) return kCapacity - 1;
+    return 64 + static_cast<uint32_t>(std::countr_zero(words_[1]));
   }
 
  private:

@@ -61,6 +61,12 @@ static_assert(kSpanWords == 4, "live() rotates");
 
 class SpanHeap {
  public:
+  // The class of warm spans that a cold one follows: what a search ends with, whatever the set
+  // says. It is never in the set, so that a search for more than is cached waits for no change of
+  // it.
+  static constexpr uint32_t kLast = ClassSet::kCapacity - 1;
+  static_assert(kSizeClasses <= kLast);
+
   // Units are 1 << unit_shift bytes.
   SpanHeap(MetadataMemory& memory, uint32_t unit_shift)
       : spans_(memory), unused_(memory), shift_(unit_shift) {
@@ -205,10 +211,6 @@ class SpanHeap {
   [[nodiscard]] const ClassSet& classes() const { return classes_; }
 
  private:
-  // The class of warm spans that a cold one follows.
-  static constexpr uint32_t kLast = ClassSet::kCapacity - 1;
-  static_assert(kSizeClasses <= kLast);
-
   // What 0 means: no neighbour, no list element. This span fits nothing, lies above everything, and
   // may be written to, which saves branches that nobody can predict.
   static constexpr SpanId kNil = 0;
@@ -278,7 +280,7 @@ class SpanHeap {
       span.list_previous = kNil;
       span.list_next = kNil;
       heads_[kind] = id;
-      classes_.insert(kind);
+      if (kind != kLast) classes_.insert(kind);
       return;
     }
     // Nor can anybody predict which is lower.
@@ -298,7 +300,7 @@ class SpanHeap {
     const SpanId previous = span.list_previous;
     if ((next | previous) == kNil) {
       heads_[span.kind] = kNil;
-      classes_.erase(span.kind);
+      if (span.kind != kLast) classes_.erase(span.kind);
       return;
     }
     at(next).list_previous = previous;
