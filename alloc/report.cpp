@@ -219,13 +219,14 @@ bool DvtAllocator::is_valid() const {
   }
   if (live != heap_.live_bytes() || ranges_.reserved_bytes() != backed) return false;
   size_t known = 0;
-  for (SpanId id = 1; id < heap_.id_count(); ++id) {
-    if (heap_[id].kind != davit::alloc::kUnused) ++known;
+  for (size_t index = 1; index < heap_.span_count(); ++index) {
+    if (heap_.by_index(index).kind != davit::alloc::kUnused) ++known;
   }
   if (known != in_ranges) return false;
   for (uint32_t kind = 0; kind < ClassSet::kCapacity; ++kind) {
     const SpanId head = heap_.first_of(kind);
-    if (heap_.classes().contains(kind) != (head != 0)) return false;
+    const bool is_listed = head != 0 && kind != davit::alloc::SpanHeap::kLast;
+    if (heap_.classes().contains(kind) != is_listed) return false;
     SpanId previous = 0;
     for (SpanId id = head; id != 0; id = heap_[id].list_next) {
       if (heap_[id].kind != kind || heap_[id].list_previous != previous) return false;

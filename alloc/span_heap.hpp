@@ -28,7 +28,9 @@
 
 namespace davit::alloc {
 
-using SpanId = uint32_t;  // 0: none.
+// Where a span lies in the array of all, in words of 8 bytes: what an instruction can scale an
+// index by, so that a span is addressed without a computation. 0: none.
+using SpanId = uint32_t;
 
 // What a span is: below ClassSet::kCapacity, warm and in that class; or one of these.
 inline constexpr uint16_t kCold = 0xFFFC;
@@ -54,9 +56,17 @@ struct Span {
   [[nodiscard]] bool is_whole_range() const { return previous == 0 && next == 0; }
 };
 static_assert(sizeof(Span) == 32, "two to a cache line");
+inline constexpr uint32_t kSpanWords = sizeof(Span) / 8;  // From one id to the next.
+static_assert(kSpanWords == 4, "live() rotates");
 
 class SpanHeap {
  public:
+  // The class of warm spans that a cold one follows: what a search ends with, whatever the set
+  // says. It is never in the set, so that a search for more than is cached waits for no change of
+  // it.
+  static constexpr uint32_t kLast = ClassSet::kCapacity - 1;
+  static_assert(kSizeClasses <= kLast);
+
   // Units are 1 << unit_shift bytes.
   SpanHeap(MetadataMemory& memory, uint32_t unit_shift)
       : spans_(memory), unused_(memory), shift_(unit_shift) {
@@ -70,7 +80,7 @@ class SpanHeap {
   // The parked span if it has that many units, now live; else 0.
   SpanId take_exact(uint32_t units, uint32_t owner) {
     const SpanId id = parked_;
-    if (id == 0 || spans_[id].units != units) return 0;
+    if (id == 0 || at(id).units != units) return 0;
     parked_ = 0;
     occupy(id, owner);
     return id;
@@ -82,8 +92,8 @@ class SpanHeap {
     const uint32_t wanted = size_class(units);
     const SpanId above = heads_[classes_.next_after(wanted)];
     const SpanId own = heads_[wanted];
-    const SpanId found = spans_[own].units >= units ? own : above;
-    return spans_[found].units >= units ? found : kNil;
+    const SpanId found = at(own).units >= units ? own : above;
+    return at(found).units >= units ? found : kNil;
   }
   struct Found {
     SpanId id;      // 0: it takes a search().
@@ -98,13 +108,14 @@ class SpanHeap {
     const uint32_t kind = warm_kind(loose);
     const uint32_t wanted = size_class(units);
     uint32_t next = classes_.next_after(wanted);
-    if (kind > wanted && kind < next) next = kind;
+    // Nobody can predict this, so there is no branch.
+    next ^= (next ^ kind) & mask(kind > wanted) & mask(kind < next);
     const SpanId own = lower_of(kind == wanted, loose, heads_[wanted]);
     const SpanId above = lower_of(kind == next, loose, heads_[next]);
-    const SpanId found = spans_[own].units >= units ? own : above;
-    if (found == loose && spans_[loose].units >= units) return {loose, true};
+    const SpanId found = at(own).units >= units ? own : above;
+    if (found == loose && at(loose).units >= units) return {loose, true};
     list(loose);
-    return {spans_[found].units >= units ? found : kNil, false};
+    return {at(found).units >= units ? found : kNil, false};
   }
   // Looks at all spans of the class, too.
   [[nodiscard]] SpanId search(uint32_t units) const;
@@ -112,14 +123,13 @@ class SpanHeap {
   [[nodiscard]] bool prepare(int count) {
     return static_cast<size_t>(count) <= unused_.size() || add_unused(count);
   }
-  // Makes the first `units` of a warm span live; returns their id. What is left of a span keeps its
-  // id and its place in the list where its class stays the same: that saves most of the work, and
-  // lists are as good. Precondition: prepare(1).
+  // Makes the first `units` of a warm span live; returns their id. What is left of a span that
+  // grows keeps its id and its place in the list: that saves most of the work. Precondition:
+  // prepare(1).
   SpanId take(SpanId id, uint32_t units, uint32_t owner) {
-    Span& span = spans_[id];
+    Span& span = at(id);
     const uint32_t rest = span.units - units;
-    const bool keeps_class = span.kind == (span.kind == kLast ? kLast : size_class(rest));
-    if (rest > 0 && keeps_class && span.previous != 0) {
+    if (rest > 0 && span.kind == kLast && span.previous != 0) {
       const SpanId front = cut_front(id, units);
       occupy(front, owner);
       return front;
@@ -132,7 +142,7 @@ class SpanHeap {
 
   // The same for a loose one.
   void take_loose(SpanId id, uint32_t units, uint32_t owner) {
-    if (spans_[id].units > units) list(cut(id, units));
+    if (at(id).units > units) list(cut(id, units));
     occupy(id, owner);
   }
   // Puts a loose span where it belongs.
@@ -143,19 +153,18 @@ class SpanHeap {
   // The live span of an outside id, or 0.
   [[nodiscard]] SpanId live(uint64_t outside) const {
     const auto id = static_cast<uint32_t>(outside);
-    if (id >= spans_.size()) return 0;
-    const Span& span = spans_[id];
+    // An id between two spans becomes a large index.
+    if (std::rotr(id, std::countr_zero(kSpanWords)) >= spans_.size()) return 0;
+    const Span& span = at(id);
     return span.kind == kLive && span.generation == outside >> 32 ? id : 0;
   }
-  [[nodiscard]] uint64_t outside(SpanId id) const {
-    return uint64_t{spans_[id].generation} << 32 | id;
-  }
+  [[nodiscard]] uint64_t outside(SpanId id) const { return uint64_t{at(id).generation} << 32 | id; }
   [[nodiscard]] void* pointer(SpanId id) const {
-    return reinterpret_cast<void*>(spans_[id].address);  // NOLINT(performance-no-int-to-ptr)
+    return reinterpret_cast<void*>(at(id).address);  // NOLINT(performance-no-int-to-ptr)
   }
   // Precondition: id is live.
   void release(SpanId id) {
-    Span& span = spans_[id];
+    Span& span = at(id);
     live_units_ -= span.units;
     ++span.generation;
     span.kind = kParked;
@@ -164,7 +173,7 @@ class SpanHeap {
     if (before != 0) settle(before);
   }
   // Precondition: id is live.
-  void set_owner(SpanId id, uint32_t owner) { spans_[id].list_next = owner; }
+  void set_owner(SpanId id, uint32_t owner) { at(id).list_next = owner; }
   void settle_parked() {
     const SpanId id = parked_;
     parked_ = 0;
@@ -183,33 +192,39 @@ class SpanHeap {
   // `units` of a warm span, from `offset` on, are not backed any more. Precondition: prepare(2).
   void cool(SpanId id, uint32_t offset, uint32_t units);
 
-  [[nodiscard]] const Span& operator[](SpanId id) const { return spans_[id]; }
+  [[nodiscard]] const Span& operator[](SpanId id) const { return at(id); }
   // The list that a warm span is in, or belongs into.
   [[nodiscard]] uint32_t warm_kind(SpanId id) const {
-    const Span& span = spans_[id];
-    return spans_[span.next].is_cold() ? kLast : size_class(span.units);
+    const Span& span = at(id);
+    return at(span.next).is_cold() ? kLast : size_class(span.units);
   }
   [[nodiscard]] uint64_t live_units() const { return live_units_; }
   [[nodiscard]] uint64_t live_bytes() const { return live_units_ << shift_; }
   [[nodiscard]] uint64_t live_peak_bytes() const { return live_peak_units_ << shift_; }
   void reset_peak() { live_peak_units_ = live_units_; }
   [[nodiscard]] uint32_t shift() const { return shift_; }
-  [[nodiscard]] size_t id_count() const { return spans_.size(); }
+  // All spans that there are or were, and span 0, by index; for checks.
+  [[nodiscard]] size_t span_count() const { return spans_.size(); }
+  [[nodiscard]] const Span& by_index(size_t index) const { return spans_[index]; }
   [[nodiscard]] SpanId first_of(uint32_t kind) const { return heads_[kind]; }
   [[nodiscard]] SpanId first_cold() const { return first_cold_; }
   [[nodiscard]] const ClassSet& classes() const { return classes_; }
 
  private:
-  // The class of warm spans that a cold one follows.
-  static constexpr uint32_t kLast = ClassSet::kCapacity - 1;
-  static_assert(kSizeClasses <= kLast);
-
   // What 0 means: no neighbour, no list element. This span fits nothing, lies above everything, and
   // may be written to, which saves branches that nobody can predict.
   static constexpr SpanId kNil = 0;
 
+  [[nodiscard]] Span& at(SpanId id) {
+    return *reinterpret_cast<Span*>(reinterpret_cast<uint64_t*>(spans_.begin()) + id);
+  }
+  [[nodiscard]] const Span& at(SpanId id) const {
+    return *reinterpret_cast<const Span*>(reinterpret_cast<const uint64_t*>(spans_.begin()) + id);
+  }
+  static uint32_t mask(bool condition) { return 0U - static_cast<uint32_t>(condition); }
+
   void occupy(SpanId id, uint32_t owner) {
-    Span& span = spans_[id];
+    Span& span = at(id);
     span.kind = kLive;
     span.list_next = owner;
     live_units_ += span.units;
@@ -219,13 +234,13 @@ class SpanHeap {
   // Cuts a span in two; returns the second part, which is in no list. Precondition: prepare(1).
   SpanId cut(SpanId id, uint32_t units) {
     const SpanId other = pop_unused();
-    Span& span = spans_[id];
-    Span& tail = spans_[other];
+    Span& span = at(id);
+    Span& tail = at(other);
     tail.address = span.address + (uint64_t{units} << shift_);
     tail.units = span.units - units;
     tail.previous = id;
     tail.next = span.next;
-    spans_[span.next].previous = other;
+    at(span.next).previous = other;
     span.next = other;
     span.units = units;
     return other;
@@ -234,13 +249,13 @@ class SpanHeap {
   // new span before it. Preconditions: prepare(1), the span is not the first of its range.
   SpanId cut_front(SpanId id, uint32_t units) {
     const SpanId front = pop_unused();
-    Span& span = spans_[id];
-    Span& head = spans_[front];
+    Span& span = at(id);
+    Span& head = at(front);
     head.address = span.address;
     head.units = units;
     head.previous = span.previous;
     head.next = id;
-    spans_[span.previous].next = front;
+    at(span.previous).next = front;
     span.address += uint64_t{units} << shift_;
     span.units -= units;
     span.previous = front;
@@ -249,15 +264,15 @@ class SpanHeap {
   // Takes the next span, which is in no list, into this one.
   void absorb_next(Span& span, SpanId id) {
     const SpanId next = span.next;
-    span.units += spans_[next].units;
-    span.next = spans_[next].next;
-    spans_[span.next].previous = id;
+    span.units += at(next).units;
+    span.next = at(next).next;
+    at(span.next).previous = id;
     push_unused(next);
   }
 
   // The lower of the span and the first one of its list becomes the first, the other the second.
   void list(SpanId id) {
-    Span& span = spans_[id];
+    Span& span = at(id);
     const uint32_t kind = warm_kind(id);
     span.kind = static_cast<uint16_t>(kind);
     const SpanId first = heads_[kind];
@@ -265,49 +280,51 @@ class SpanHeap {
       span.list_previous = kNil;
       span.list_next = kNil;
       heads_[kind] = id;
-      classes_.insert(kind);
+      if (kind != kLast) classes_.insert(kind);
       return;
     }
-    // Nobody can predict which is lower, so there is no branch.
-    const SpanId second = spans_[first].list_next;
-    const uint32_t lower = 0U - static_cast<uint32_t>(span.address < spans_[first].address);
-    const SpanId after = (first & lower) | (second & ~lower);
-    span.list_previous = first & ~lower;
-    span.list_next = after;
-    spans_[after].list_previous = id;
-    spans_[first].list_next = (second & lower) | (id & ~lower);
-    heads_[kind] = (id & lower) | (first & ~lower);
+    // Nor can anybody predict which is lower.
+    const SpanId second = at(first).list_next;
+    const SpanId head = first ^ ((first ^ id) & mask(span.address < at(first).address));
+    const SpanId other = first ^ id ^ head;
+    at(head).list_previous = kNil;
+    at(head).list_next = other;
+    at(other).list_previous = head;
+    at(other).list_next = second;
+    at(second).list_previous = other;
+    heads_[kind] = head;
   }
   void unlist(SpanId id) {
-    const Span& span = spans_[id];
+    const Span& span = at(id);
     const SpanId next = span.list_next;
     const SpanId previous = span.list_previous;
     if ((next | previous) == kNil) {
       heads_[span.kind] = kNil;
-      classes_.erase(span.kind);
+      if (span.kind != kLast) classes_.erase(span.kind);
       return;
     }
-    spans_[next].list_previous = previous;
-    spans_[previous].list_next = next;
-    if (previous == kNil) heads_[span.kind] = next;
+    at(next).list_previous = previous;
+    const uint32_t kind = span.kind;
+    SpanId* const before = previous == kNil ? &heads_[kind] : &at(previous).list_next;
+    *before = next;
   }
 
   // The loose span if it may be meant and lies lower, else the other.
   [[nodiscard]] SpanId lower_of(bool may_be, SpanId loose, SpanId other) const {
-    return may_be && spans_[loose].address < spans_[other].address ? loose : other;
+    return may_be && at(loose).address < at(other).address ? loose : other;
   }
 
   // Merges a span that is backed, free and in no list with its warm neighbours.
   SpanId merge(SpanId id) {
-    Span& span = spans_[id];
-    if (spans_[span.next].is_warm()) {
+    Span& span = at(id);
+    if (at(span.next).is_warm()) {
       unlist(span.next);
       absorb_next(span, id);
     }
     const SpanId previous = span.previous;
-    if (spans_[previous].is_warm()) {
+    if (at(previous).is_warm()) {
       unlist(previous);
-      absorb_next(spans_[previous], previous);
+      absorb_next(at(previous), previous);
       id = previous;
     }
     return id;
@@ -321,7 +338,7 @@ class SpanHeap {
   SpanId pop_unused() { return unused_.pop_back(); }
   // Precondition: unused_ has room for all spans.
   void push_unused(SpanId id) {
-    spans_[id].kind = kUnused;
+    at(id).kind = kUnused;
     unused_.push_back_reserved(id);
   }
   bool add_unused(int count);
