@@ -16,10 +16,10 @@
 //      grown by unit_count exactly when all have run, because invariant 2 leaves nothing
 //      unreported.
 //
-// Liveness: let a unit be ready and unfinished. By 2 it is with an awake worker, or in a mailbox
-// whose owner is awake or has gone; an owner takes its own mailbox before it waits. So no ready
-// unit is ever only with sleepers. If none is ready, some unit is running, or all are done (the
-// graph is acyclic).
+// Liveness: let a unit be ready and unfinished, and not suspended. By 2 it is with an awake worker,
+// or in a mailbox whose owner is awake or has gone; an owner takes its own mailbox before it waits.
+// So no ready unit is ever only with sleepers. If none is ready, some unit is running, or all are
+// done (the graph is acyclic).
 //
 // Threads  One run at a time; see job.hpp for helpers.
 // Trust    The topology is checked.
@@ -193,7 +193,7 @@ class Dynamic<Platform>::Worker {
       if (!may_go_on()) return;
       const uint32_t item = ring_[head_++ & mask_];
       if (held_count_ != 0 && !feeds_held(item)) (void)send_held();
-      if (tail_ - head_ >= batch_min_) lay_out();
+      if (tail_ - head_ >= batch_min_ && turns_in_vain_ == 0) lay_out();
       run_item(item);
     }
   }
@@ -268,7 +268,8 @@ class Dynamic<Platform>::Worker {
   }
 
   // A suspended unit waits at the end of the queue; what it waits for is in front of it, or with
-  // another worker that is awake.
+  // another worker that is awake. Nothing is laid out until a unit has finished: what this worker
+  // takes back from its mailbox it must come to itself, for nobody else may be there.
   void put_back(uint32_t unit) noexcept {
     pauses_[unit] = {epoch_, std::exchange(suspended_at_, kNoNode)};
     push(unit | kMemory);
