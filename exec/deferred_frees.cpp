@@ -7,6 +7,21 @@
 #include "exec/sequential_c/sequential.h"
 
 namespace davit::exec {
+namespace {
+
+// What HeldBlocks asks of a device. The three last fields are those of an allocation.
+struct OnDevice {
+  DvtRuntime& runtime;
+  DvtCell* cell = nullptr;
+  uint64_t bytes = 0;
+  const char* owner = nullptr;
+
+  int32_t allocate() noexcept { return dvt_allocate_on_device(&runtime, cell, bytes, owner); }
+  int32_t release(DvtCell* held) noexcept { return dvt_free_on_device(&runtime, held); }
+  void will_retry() noexcept { runtime.memory.failed = nullptr; }
+};
+
+}  // namespace
 
 Result<std::unique_ptr<DeferredFrees>> DeferredFrees::create(const ImageView& image,
                                                              const GraphView& graph) {
@@ -17,7 +32,7 @@ Result<std::unique_ptr<DeferredFrees>> DeferredFrees::create(const ImageView& im
     for (uint32_t node = 0; node < graph.node_count; ++node) {
       rows += graph.free_launches_of(node).empty() ? 0 : 1;
     }
-    std::unique_ptr<DeferredFrees> made(new DeferredFrees(std::move(flags), rows));
+    std::unique_ptr<DeferredFrees> made(new DeferredFrees(std::move(flags)));
     RelationTables tables = {.kernel = {graph.kernel, graph.node_count},
                              .kernel_flags = made->kernel_flags_,
                              .free_offsets = {},
@@ -26,67 +41,27 @@ Result<std::unique_ptr<DeferredFrees>> DeferredFrees::create(const ImageView& im
       tables.free_offsets = {graph.free_off, size_t{graph.node_count} + 1};
       tables.free_launches = {graph.free_launch, graph.free_off[graph.node_count]};
     }
-    auto books = Books::create(tables);
+    auto books = Relations<mt_topo::RealThreads>::create(tables);
     if (!books.ok()) return std::move(books.status());
-    made->relations_ = std::move(*books);
-    made->wait_ = made->relations_->make_wait();
+    made->blocks_.emplace(std::move(*books), rows);
     return made;
   } catch (const std::bad_alloc&) {
     return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no memory for Free-to-Launch relations");
   }
 }
 
-void DeferredFrees::begin_run() noexcept {
-  relations_->begin_run();
-  held_.clear();
-  waiting_ = false;
-  awaited_launch_.store(kNone, std::memory_order_relaxed);
-}
-
 DvtCode DeferredFrees::finish(DvtRuntime& runtime) noexcept {
-  return release(runtime, held_.size());
-}
-
-DvtCode DeferredFrees::release(DvtRuntime& runtime, size_t count) noexcept {
-  DvtCode first = DVT_OK;
-  for (size_t i = 0; i < count; ++i) {
-    const DvtCode code = dvt_free_on_device(&runtime, held_[i]);
-    if (first == DVT_OK) first = code;
-  }
-  held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(count));
-  return first;
+  return blocks_->release_all(OnDevice{.runtime = runtime});
 }
 
 DvtCode DeferredFrees::free(DvtRuntime& runtime, uint32_t node, DvtCell* cell) noexcept {
-  if (!relations_->related(node)) return dvt_free_on_device(&runtime, cell);
-  relations_->freed(node);
-  held_.push_back(cell);
-  return relations_->settled() ? release(runtime, held_.size()) : DVT_OK;
+  return blocks_->free(OnDevice{.runtime = runtime}, node, cell);
 }
 
 int32_t DeferredFrees::allocate(DvtRuntime& runtime, DvtCell* cell, uint64_t bytes,
                                 const char* owner) noexcept {
-  if (waiting_) {
-    if (!relations_->is_over(wait_)) return DVT_STEP_SUSPENDED;
-    relations_->resume(wait_);
-    waiting_ = false;
-    awaited_launch_.store(kNone, std::memory_order_relaxed);
-    if (const DvtCode code = release(runtime, awaited_); code != DVT_OK) return code;
-  }
-  DvtCode code = dvt_allocate_on_device(&runtime, cell, bytes, owner);
-  while (code == DVT_OUT_OF_MEMORY && !held_.empty()) {
-    runtime.memory.failed = nullptr;  // It may succeed yet.
-    // No Launch that is owed waits for this allocation: its relations are proved to end.
-    awaited_ = held_.size();
-    if (relations_->suspend(wait_, [](uint32_t /*launch*/) { return false; })) {
-      waiting_ = true;
-      awaited_launch_.store(wait_.launch(), std::memory_order_relaxed);
-      return DVT_STEP_SUSPENDED;
-    }
-    if (const DvtCode freed = release(runtime, awaited_); freed != DVT_OK) return freed;
-    code = dvt_allocate_on_device(&runtime, cell, bytes, owner);
-  }
-  return code;
+  return blocks_->allocate(
+      OnDevice{.runtime = runtime, .cell = cell, .bytes = bytes, .owner = owner});
 }
 
 }  // namespace davit::exec

@@ -3,13 +3,7 @@
 // In a run on several workers the memory lane may be ahead of the launch lane. A Free with a
 // Free-to-Launch row then holds its block: the address stays valid for the Launches of the row, and
 // goes back to the device when all of them have been submitted. The device runs them in order, so
-// whoever gets the memory next is behind them.
-//
-//   allocate: there is memory -> done, nothing is asked
-//             there is none   -> give back what is settled, and try again
-//                                 -> wait for what was owed when it first failed (suspended), give
-//                                    back what was held then, and try again
-//                                 -> nothing is held: out of memory
+// whoever gets the memory next is behind them. How an allocation waits: held_blocks.hpp.
 //
 // Threads  begin_run() and finish() with no lane running; else each function in the lane it names.
 // Trust    The image is verified, and its relations are proved to end (liveness.hpp).
@@ -17,15 +11,16 @@
 //          nothing.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
+#include "exec/held_blocks.hpp"
 #include "exec/image.hpp"
 #include "exec/mt_topo/platform.hpp"
-#include "exec/relations.hpp"
 #include "exec/runtime.h"
 
 namespace davit::exec {
@@ -35,7 +30,7 @@ class DeferredFrees {
   static Result<std::unique_ptr<DeferredFrees>> create(const ImageView& image,
                                                        const GraphView& graph);
 
-  void begin_run() noexcept;
+  void begin_run() noexcept { blocks_->begin_run(); }
   // After a run in which all nodes have run: gives back what is still held. After one that failed,
   // the cells own what they hold.
   DvtCode finish(DvtRuntime& runtime) noexcept;
@@ -44,34 +39,20 @@ class DeferredFrees {
   int32_t allocate(DvtRuntime& runtime, DvtCell* cell, uint64_t bytes, const char* owner) noexcept;
   DvtCode free(DvtRuntime& runtime, uint32_t node, DvtCell* cell) noexcept;
   // Launch lane. The node has been submitted.
-  void submitted(uint32_t node) noexcept {
-    if (relations_->related(node)) (void)relations_->submitted(node);
-  }
+  void submitted(uint32_t node) noexcept { blocks_->submitted(node); }
 
   // Any thread: one of the launches that a suspended allocation waits for, or kNone.
-  [[nodiscard]] uint32_t awaited_launch() const noexcept {
-    return awaited_launch_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] uint32_t awaited_launch() const noexcept { return blocks_->awaited_launch(); }
 
   // Memory lane.
-  [[nodiscard]] const RelationStatistics& statistics() const { return relations_->statistics(); }
+  [[nodiscard]] const RelationStatistics& statistics() const { return blocks_->statistics(); }
 
  private:
-  using Books = Relations<mt_topo::RealThreads>;
+  explicit DeferredFrees(std::vector<uint32_t> kernel_flags)
+      : kernel_flags_(std::move(kernel_flags)) {}
 
-  DeferredFrees(std::vector<uint32_t> kernel_flags, size_t held_most)
-      : kernel_flags_(std::move(kernel_flags)) {
-    held_.reserve(held_most);
-  }
-  DvtCode release(DvtRuntime& runtime, size_t count) noexcept;
-
-  std::vector<uint32_t> kernel_flags_;  // The books borrow them.
-  std::unique_ptr<Books> relations_;
-  std::vector<DvtCell*> held_;  // From the oldest on.
-  Books::Wait wait_;
-  size_t awaited_ = 0;  // Of held_: when wait_ is over, so many may go.
-  std::atomic<uint32_t> awaited_launch_{kNone};
-  bool waiting_ = false;
+  std::vector<uint32_t> kernel_flags_;                                // The books borrow them.
+  std::optional<HeldBlocks<mt_topo::RealThreads, DvtCell*>> blocks_;  // From create() on.
 };
 
 }  // namespace davit::exec

@@ -37,7 +37,13 @@ class CrewSlots : public Crew {
   bool call(Job& job) noexcept override {
     const auto word = reinterpret_cast<uintptr_t>(&job);
     for (uint32_t i = 0; i < count_; ++i) {
-      if (replace(i, kAttended, word)) return true;
+      // Without a look before: who attends the slot looks at it all the time, and the line would
+      // come twice.
+      uintptr_t expected = kAttended;
+      if (slots_[i].word.compare_exchange_strong(expected, word, std::memory_order_acq_rel,
+                                                 std::memory_order_relaxed)) {
+        return true;
+      }
     }
     for (uint32_t i = 0; i < count_; ++i) {
       if (!replace(i, kAsleep, word)) continue;

@@ -12,13 +12,14 @@
 //      of as many entries as units never overflows.
 //   2  Queues are empty when a worker waits or leaves; so what is ready is in a mailbox, in the
 //      strand's list (whose holder is awake), or in the queue of a worker that is awake.
-//   3  done = units finished by workers, reported when their queue is empty. It reaches unit_count
-//      exactly when all have run, because invariant 2 leaves nothing unreported.
+//   3  done = units finished by workers, reported when their queue is empty. It has
+//      grown by unit_count exactly when all have run, because invariant 2 leaves nothing
+//      unreported.
 //
-// Liveness: let a unit be ready and unfinished. By 2 it is with an awake worker, or in a mailbox
-// whose owner is awake or has gone; an owner takes its own mailbox before it waits. So no ready
-// unit is ever only with sleepers. If none is ready, some unit is running, or all are done (the
-// graph is acyclic).
+// Liveness: let a unit be ready and unfinished, and not suspended. By 2 it is with an awake worker,
+// or in a mailbox whose owner is awake or has gone; an owner takes its own mailbox before it waits.
+// So no ready unit is ever only with sleepers. If none is ready, some unit is running, or all are
+// done (the graph is acyclic).
 //
 // Threads  One run at a time; see job.hpp for helpers.
 // Trust    The topology is checked.
@@ -104,10 +105,16 @@ class Dynamic final : public Job {
     loop_ = observer != nullptr ? Loop::kObserved
             : control.limited() ? Loop::kLimited
                                 : Loop::kPlain;
+    if (state_.failed()) clear_shared();
+    done_at_ += topology_.unit_count();
+    state_.start(crew, workers_ - 1, control, observer);
+  }
+
+  // What a run that has succeeded leaves as it was.
+  void clear_shared() noexcept {
     for (uint32_t worker = 0; worker < workers_; ++worker) mailboxes_[worker].clear();
     strand_.clear();
-    done_.store(0, std::memory_order_relaxed);
-    state_.start(crew, workers_ - 1, control, observer);
+    done_.store(done_at_, std::memory_order_relaxed);
   }
 
   void join_in(uint32_t worker) noexcept {
@@ -126,6 +133,7 @@ class Dynamic final : public Job {
   const uint32_t ring_size_;
   uint32_t epoch_ = 0;
   uint32_t batch_min_ = 1;
+  uint32_t done_at_ = 0;  // What done_ is at the end of the run: it is never set back.
   Loop loop_ = Loop::kPlain;
   JobState<Platform> state_;
   std::unique_ptr<Join<Platform>[]> joins_;
@@ -161,6 +169,8 @@ class Dynamic<Platform>::Worker {
         roots_left_(index == 0 ? topology_.roots() : std::span<const uint32_t>()) {}
 
   void work() noexcept {
+    // A helper has been called because there is something to take.
+    if (index_ != 0) (void)steal();
     for (;;) {
       drain();
       if (run_.state_.failed()) return;
@@ -172,15 +182,18 @@ class Dynamic<Platform>::Worker {
 
  private:
   static constexpr uint32_t kRootBatch = 256;
-  static constexpr uint32_t kLarge =
-      8192;  // Units whose words, steps and contexts fill about 1 MiB.
+  // Units whose words, steps and contexts fill about 1 MiB.
+  static constexpr uint32_t kLarge = 8192;
+  // How far ahead of the order of the image units run where many are ready at once, and more.
+  static constexpr uint32_t kUnitsAhead = 384;
+  static constexpr uint32_t kTablesAhead = kUnitsAhead + 64;
 
   void drain() noexcept {
     while (head_ != tail_) {
       if (!may_go_on()) return;
       const uint32_t item = ring_[head_++ & mask_];
       if (held_count_ != 0 && !feeds_held(item)) (void)send_held();
-      if (tail_ - head_ >= batch_min_) lay_out();
+      if (tail_ - head_ >= batch_min_ && turns_in_vain_ == 0) lay_out();
       run_item(item);
     }
   }
@@ -236,7 +249,11 @@ class Dynamic<Platform>::Worker {
   [[nodiscard]] bool run_unit(uint32_t unit) noexcept {
     const uint32_t* arc = arcs_ + arc_begin_[unit];
     const uint32_t* const end = arcs_ + arc_begin_[unit + 1];
-    if (large_) fetch_ahead(arc, end);
+    if (large_ && alone_) {
+      fetch_in_order(unit);
+    } else if (large_) {
+      fetch_ahead(arc, end);
+    }
     uint32_t position = begin_[unit];
     if (pauses_ != nullptr && pauses_[unit].epoch == epoch_) position = pauses_[unit].position;
     if (!call(position, begin_[unit + 1])) {
@@ -251,7 +268,8 @@ class Dynamic<Platform>::Worker {
   }
 
   // A suspended unit waits at the end of the queue; what it waits for is in front of it, or with
-  // another worker that is awake.
+  // another worker that is awake. Nothing is laid out until a unit has finished: what this worker
+  // takes back from its mailbox it must come to itself, for nobody else may be there.
   void put_back(uint32_t unit) noexcept {
     pauses_[unit] = {epoch_, std::exchange(suspended_at_, kNoNode)};
     push(unit | kMemory);
@@ -269,6 +287,20 @@ class Dynamic<Platform>::Worker {
     if (head_ != tail_) {
       fetch_to_write(steps_[begin_[ring_[head_ & mask_] & kUnitMask]].ctx);
     }
+  }
+
+  // The same while nobody else takes part: units run near their order, so each asks for the one
+  // some way behind it, and all lines are asked for once, whatever the queue holds meanwhile.
+  void fetch_in_order(uint32_t unit) const noexcept {
+    const uint32_t tables = unit + kTablesAhead;
+    if (tables >= topology_.unit_count()) return;
+    __builtin_prefetch(&begin_[tables]);
+    __builtin_prefetch(&arc_begin_[tables]);
+    __builtin_prefetch(&steps_[begin_[tables]]);
+    const uint32_t next = unit + kUnitsAhead;
+    __builtin_prefetch(&arcs_[arc_begin_[next]]);
+    fetch_to_write(&joins_[next]);
+    fetch_to_write(steps_[begin_[next]].ctx);
   }
 
   // False: the run has failed, or a node has suspended itself (suspended_at_).
@@ -354,7 +386,7 @@ class Dynamic<Platform>::Worker {
     return all_done();
   }
   [[nodiscard]] bool all_done() const noexcept {
-    return run_.done_.load(std::memory_order_acquire) == topology_.unit_count();
+    return run_.done_.load(std::memory_order_acquire) == run_.done_at_;
   }
   [[nodiscard]] bool have_work() const noexcept {
     if (all_done() || run_.state_.failed()) return true;

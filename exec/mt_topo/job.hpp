@@ -4,11 +4,10 @@
 // leave and come again. Nobody ever waits for a helper to come. The caller returns when every
 // helper that has come is gone.
 //
-// Words (each on a line of its own, by who writes it)
+// Words (on one line: all are read often, and written when somebody fails, comes or goes)
 //   failure   [ code:32 | node:32 ]  0 while all is well; the first failure wins and stays
-//   hunger    kCallerParked: the caller sleeps on `bell`.  kHelpersAway: call helpers if there is
-//   work present   helpers called or come, | kCallerWaits when the caller sleeps until they are
-//   gone
+//   hunger    kCallerParked: the caller sleeps on `bell`.  kHelpersAway: call helpers for work
+//   present   helpers called or come, | kCallerWaits when the caller sleeps until they are gone
 //
 // Invariants
 //   J1  A helper's last touch of a job is the decrement of `present`. So the caller may free or
@@ -17,8 +16,10 @@
 //       light_fence, load hunger. Whoever goes to sleep or away: store hunger, heavy_fence, look
 //       for work again. By the fences' contract one of the two sees the other.
 //   J3  The caller is rung while it is parked, whoever else is there: kCallerParked is set before
-//   its
-//       last look and cleared only by the one who rings.
+//       its last look and cleared only by the one who rings.
+//
+// Starting a run writes only what differs from the run before: helpers have these lines, too, and
+// every one that changes has to come over before they can begin.
 //
 // Threads  As each function says.
 // Memory   The job is the scheduler's; see J1.
@@ -90,14 +91,17 @@ class JobState {
   // By the caller, with no helper present. `crew` may be null: nobody helps.
   void start(Crew* crew, uint32_t helpers_max, const RunControl& control,
              const RunObserver* observer) noexcept {
-    crew_ = crew;
-    helpers_max_ = crew == nullptr ? 0 : helpers_max;
-    control_ = control;
-    observer_ = observer;
-    failure_.store(0, std::memory_order_relaxed);
+    if (crew == nullptr) helpers_max = 0;
+    if (crew_ != crew) crew_ = crew;
+    if (helpers_max_ != helpers_max) helpers_max_ = helpers_max;
+    if (control_.cancel != control.cancel || control_.deadline_ns != control.deadline_ns) {
+      control_ = control;
+    }
+    if (observer_ != observer) observer_ = observer;
+    set(failure_, uint64_t{0});
     // Helpers are called at the first work there is for them.
-    hunger_.store(helpers_max_ > 0 ? kHelpersAway : 0, std::memory_order_relaxed);
-    patience_.store(0, std::memory_order_relaxed);
+    set(hunger_, helpers_max > 0 ? kHelpersAway : 0);
+    set(patience_, 0U);
   }
 
   [[nodiscard]] bool failed() const noexcept {
@@ -188,7 +192,7 @@ class JobState {
       }
       Platform::park(present_, present);
     }
-    present_.store(0, std::memory_order_relaxed);
+    set(present_, 0U);
   }
 
   // Calls up to `count` helpers.
@@ -225,11 +229,22 @@ class JobState {
 
   // Counted before the helper can come, so that `present` never runs below what is true.
   bool add_helper(Job& job) noexcept {
-    if (present_.fetch_add(1, std::memory_order_relaxed) < helpers_max_ && crew_->call(job)) {
+    // While there is no helper, the caller is the only one to write the word.
+    if (present_.load(std::memory_order_relaxed) == 0) {
+      present_.store(1, std::memory_order_relaxed);
+      if (helpers_max_ > 0 && crew_->call(job)) return true;
+    } else if (present_.fetch_add(1, std::memory_order_relaxed) < helpers_max_ &&
+               crew_->call(job)) {
       return true;
     }
     present_.fetch_sub(1, std::memory_order_relaxed);
     return false;
+  }
+
+  // By the caller, with no helper present.
+  template <class T>
+  static void set(Atom<T>& word, T value) noexcept {
+    if (word.load(std::memory_order_relaxed) != value) word.store(value, std::memory_order_relaxed);
   }
 
   const int64_t spin_ns_;
@@ -241,8 +256,8 @@ class JobState {
   alignas(64) Atom<uint64_t> failure_{0};
   Atom<uint32_t> hunger_{0};
   Atom<uint32_t> patience_{0};  // Announcements to let pass before helpers are called again.
-  alignas(64) Atom<uint32_t> present_{0};
-  alignas(64) Atom<uint32_t> bell_{0};
+  Atom<uint32_t> present_{0};
+  Atom<uint32_t> bell_{0};
 };
 
 }  // namespace davit::mt_topo

@@ -81,6 +81,8 @@ class Planned final : public Job {
   static constexpr uint32_t kNoPart = UINT32_MAX;
 
   void start(Crew* crew, const RunControl& control, const RunObserver* observer) noexcept {
+    if (state_.failed()) done_.store(done_at_, std::memory_order_relaxed);
+    done_at_ += segments_.parts();
     if (++epoch_ == 0) {
       for (uint32_t i = 0; i < segments_.flag_count(); ++i) {
         flags_[i].epoch.store(0, std::memory_order_relaxed);
@@ -93,7 +95,6 @@ class Planned final : public Job {
     loop_ = observer != nullptr ? Loop::kObserved
             : control.limited() ? Loop::kLimited
                                 : Loop::kPlain;
-    done_.store(0, std::memory_order_relaxed);
     state_.start(crew, workers_ - 1, control, observer);
   }
 
@@ -111,6 +112,7 @@ class Planned final : public Job {
   const Segments& segments_;
   const uint32_t workers_;
   uint32_t epoch_ = 0;
+  uint32_t done_at_ = 0;  // What done_ is at the end of the run: it is never set back.
   Loop loop_ = Loop::kPlain;
   JobState<Platform> state_;
   std::unique_ptr<Part[]> parts_;
@@ -188,7 +190,7 @@ class Planned<Platform>::Worker {
   }
 
   [[nodiscard]] bool all_done() const noexcept {
-    return run_.done_.load(std::memory_order_acquire) == segments_.parts();
+    return run_.done_.load(std::memory_order_acquire) == run_.done_at_;
   }
 
   // A free part that can go on: its segment, else kNoPart. `word` is what to claim it by.
@@ -261,7 +263,9 @@ class Planned<Platform>::Worker {
   [[nodiscard]] bool wait() noexcept {
     const int64_t limit = Platform::now_ns() + run_.state_.spin_ns();
     for (uint32_t turn = 1;; ++turn) {
-      if (have_work()) return !all_done() && !run_.state_.failed();
+      // The words of parts are left with who runs them, but for a look now and then.
+      if (all_done() || run_.state_.failed()) return false;
+      if (turn % 8 == 1 && have_work()) return !all_done() && !run_.state_.failed();
       if (turn % 32 == 0) {
         if (!may_go_on()) return false;
         if (Platform::now_ns() >= limit) break;

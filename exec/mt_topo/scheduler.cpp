@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdio>
 #include <limits>
 #include <optional>
@@ -25,7 +26,10 @@ constexpr double kWorthwhileNs = 4000;
 // Another mode has to be this much faster than the sequential loop to be kept.
 constexpr double kGain = 0.95;
 constexpr uint32_t kTrials = 3;
-constexpr uint32_t kProbes = 11;
+// Dynamic runs that are compared, alone and shared: 2, 4, 8, ... kCompareEvery; later all multiples
+// of it, while they are not shared.
+constexpr uint32_t kCompareEvery = 512;
+constexpr int kVotesMax = 3;
 
 template <Loop kLoop>
 Outcome run_in_order(std::span<const DvtStep> steps, JobState<RealThreads>& state) noexcept {
@@ -74,11 +78,13 @@ const char* mode_name(Mode mode) {
 
 struct Scheduler::State {
   State(const Tables& tables, const PlanTables* plan, std::shared_ptr<Pool> the_pool,
-        uint32_t worker_count, Mode wanted_mode)
+        uint32_t worker_count, const SchedulerOptions& options)
       : steps(tables.steps),
         pool(std::move(the_pool)),
         workers(worker_count),
-        wanted(wanted_mode),
+        wanted(options.mode),
+        // What the sequential runs of kAutomatic tell is enough.
+        measures(options.measures && options.mode == Mode::kDynamic),
         order(pool == nullptr ? 0 : pool->spin_ns()),
         topology(tables),
         dynamic(topology, workers, order.spin_ns()) {
@@ -132,23 +138,43 @@ struct Scheduler::State {
     return run_in_order<Loop::kObserved>(steps, order);
   }
 
-  // Runs 0, 1, 2, 4, 8, ... 512 are alone, to learn what a unit costs; those after the second only
-  // where units are so cheap that it matters.
-  [[nodiscard]] bool is_probe() noexcept {
-    if (probes == kProbes) return false;
-    const uint32_t run = dynamic_runs++;
-    if ((run & (run - 1)) != 0 || (run > 1 && unit_ns > 10 * kBatchNs)) return false;
-    ++probes;
-    return true;
+  // Whether the dynamic run with this number is done alone, and measured. Runs 0 and 1 are, and
+  // those to compare with where units are so cheap that sharing might cost more than it gains.
+  [[nodiscard]] bool is_sample(uint32_t run) const noexcept {
+    if (run < 2) return true;
+    if (unit_ns > 10 * kBatchNs) return false;
+    if (run > kCompareEvery) return sharing_votes < 0 && run % kCompareEvery == 0;
+    return std::has_single_bit(run);
   }
 
   Outcome run_dynamic(Crew* crew, const RunControl& control, const RunObserver* observer) noexcept {
-    const bool measure = crew != nullptr && workers > 1 && is_probe();
-    const int64_t begin = measure ? RealThreads::now_ns() : 0;
+    if (crew == nullptr || workers == 1 || !measures) {
+      return dynamic.run(crew, control, observer, batch_minimum(unit_ns));
+    }
+    // The run after a sample is shared, and compared with it.
+    const bool compares = sample_ns != 0;
+    const bool samples = !compares && is_sample(dynamic_runs);
+    const bool alone = samples || (!compares && sharing_votes < 0);
+    const int64_t begin = samples || compares ? RealThreads::now_ns() : 0;
     const Outcome outcome =
-        dynamic.run(measure ? nullptr : crew, control, observer, batch_minimum(unit_ns));
-    if (measure && outcome.code == DVT_OK) learn(RealThreads::now_ns() - begin);
+        dynamic.run(alone ? nullptr : crew, control, observer, batch_minimum(unit_ns));
+    const int64_t took = samples || compares ? RealThreads::now_ns() - begin : 0;
+    const int64_t sample = std::exchange(sample_ns, 0);
+    if (outcome.code == DVT_OK && compares) vote(took < sample);
+    if (outcome.code == DVT_OK && samples) {
+      learn(took);
+      if (dynamic_runs >= 2) sample_ns = took;
+    }
+    ++dynamic_runs;
     return outcome;
+  }
+
+  void vote(bool for_sharing) noexcept {
+    const bool shared = sharing_votes >= 0;
+    sharing_votes = std::clamp(sharing_votes + (for_sharing ? 1 : -1), -kVotesMax, kVotesMax);
+    if (shared == (sharing_votes >= 0)) return;
+    settle(Mode::kDynamic,
+           shared ? "asked for; by the caller alone, since sharing costs more" : "asked for");
   }
 
   void learn(int64_t alone_ns) {
@@ -197,6 +223,7 @@ struct Scheduler::State {
   std::shared_ptr<Pool> pool;
   uint32_t workers;
   Mode wanted;
+  bool measures;
   Mode settled = Mode::kAutomatic;
   Mode last = Mode::kSequential;
   std::array<char, 160> reason{};
@@ -210,7 +237,8 @@ struct Scheduler::State {
 
   double unit_ns = 1e9;  // Of one unit on one worker; the least seen.
   uint32_t dynamic_runs = 0;
-  uint32_t probes = 0;
+  int64_t sample_ns = 0;  // The run before, if it was a sample and the next is compared with it.
+  int sharing_votes = 0;  // Less than 0: runs are not shared.
 
   JobState<RealThreads> order;  // Of sequential runs: limits and observer.
   Topology topology;
@@ -245,8 +273,8 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(const Tables& tables, const
   uint32_t workers = pool == nullptr ? 1 : pool->workers();
   if (options.workers != 0) workers = std::min(workers, options.workers);
   try {
-    return std::unique_ptr<Scheduler>(new Scheduler(
-        std::make_unique<State>(tables, plan, std::move(pool), workers, options.mode)));
+    return std::unique_ptr<Scheduler>(
+        new Scheduler(std::make_unique<State>(tables, plan, std::move(pool), workers, options)));
   } catch (const std::bad_alloc&) {
     return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no memory for the scheduler's tables");
   }

@@ -42,6 +42,9 @@ uint32_t batch_minimum(double unit_ns);
 struct SchedulerOptions {
   Mode mode = Mode::kAutomatic;
   uint32_t workers = 0;  // At most; 0: all of the pool.
+  // Dynamic runs are done by their caller alone at first, and now and then later, to learn what a
+  // unit costs and whether sharing it pays. False, for tests: all are shared, unit by unit.
+  bool measures = true;
 };
 
 // What the last run was, and why.

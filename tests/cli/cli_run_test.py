@@ -292,7 +292,8 @@ graph main {
             self.check_passed(result)
             ran = document["result"]["schedule"]
             if schedule != "auto":
-                self.assertEqual((ran["kind"], ran["reason"]), (schedule, "asked for"))
+                self.assertEqual(ran["kind"], schedule)
+                self.assertTrue(ran["reason"].startswith("asked for"), ran["reason"])
             digests.update(output["digest"] for output in document["result"]["outputs"])
         self.assertEqual(len(digests), 1)
         tuned = self.path("tuned.davit")

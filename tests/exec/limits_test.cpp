@@ -309,13 +309,20 @@ TEST_CASE("a loop without end is cancelled, and so is one with an observer") {
   }
   REQUIRE(!executor->bind_input(3, std::span<const int64_t>(&trip, 1)));
   for (const bool observed : {false, true}) {
+    CAPTURE(observed);
     DvtRunOptions options;
     dvt_run_options_init(&options);
-    options.timeout_us = 250'000;  // Enough to reach the loop on a busy machine.
     if (observed) options.observer = [](void*, const DvtNodeEvent*) {};
-    const Error error = executor->run(options);
-    CHECK(error.code() == DVT_TIMEOUT);
-    CHECK(std::string(error.detail()->node).starts_with("loop"));
+    std::string node;
+    // On a busy machine the time may be up before the loop is reached.
+    for (options.timeout_us = 100'000; options.timeout_us < 30'000'000; options.timeout_us *= 4) {
+      const Error error = executor->run(options);
+      REQUIRE(error.code() == DVT_TIMEOUT);
+      node = error.detail()->node;
+      if (node.starts_with("loop")) break;
+    }
+    CAPTURE(node);
+    CHECK(node.starts_with("loop"));
   }
   const int64_t few = 2;
   REQUIRE(!executor->bind_input(3, std::span<const int64_t>(&few, 1)));
@@ -405,7 +412,8 @@ TEST_CASE("a trace has a row for each worker with its role, and every node on on
       edges += static_cast<uint32_t>(sources(node).size());
     }
     CHECK(arrows == kRuns * edges);
-    CHECK(document.at("otherData").at("schedule_exec_7") == "asked for");
+    const std::string why = document.at("otherData").at("schedule_exec_7");
+    CHECK(why.starts_with("asked for"));
   }
 }
 

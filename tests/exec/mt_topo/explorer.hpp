@@ -10,7 +10,7 @@
 //             processors keep them: until it does something locked or calls the kernel, until
 //             heavy_fence() of anybody (membarrier), or until nobody has anything else to do
 //   time      passes with every look at the clock and every turn of a loop that waits
-//   waiting   who spins goes on when somebody has written something, or when all others wait, too
+//   waiting   who spins goes on when memory is not what it was, or when all others wait, too
 //   a hang    all are parked, or more steps than any execution needs
 //
 // Not shown are reorderings that x86 does not have: ThreadSanitizer judges acquire and release in
@@ -72,13 +72,15 @@ class Explorer {
 
   // ---- For Explored.
   void point() { maybe_switch(); }
-  void wrote() { ++writes_; }
+  void wrote(const void* to, uint64_t before, uint64_t after) {
+    memory_ ^= trace_of(to, before) ^ trace_of(to, after);
+  }
   int64_t now() { return time_ += 1; }
   void relax() {
     time_ += 200;
     Fiber& me = *fibers_[running_];
     me.state = State::kSpinning;
-    me.seen_writes = writes_;
+    me.seen = memory_;
     yield();
   }
   void park(const void* word, const std::function<bool()>& unchanged, bool for_ever) {
@@ -114,8 +116,7 @@ class Explorer {
       buffer.push_back({to, bits, bytes});
       return;
     }
-    std::memcpy(to, &bits, bytes);
-    wrote();
+    write(to, bits, bytes);
   }
   // What the running thread sees there.
   uint64_t load(const void* from, uint32_t bytes) {
@@ -146,7 +147,7 @@ class Explorer {
     ucontext_t context{};
     std::unique_ptr<char[]> stack;
     State state = State::kReady;
-    uint64_t seen_writes = 0;
+    uint64_t seen = 0;
     uint64_t ran_at = 0;  // Step.
     const void* word = nullptr;
     std::vector<Stored> buffer;
@@ -183,7 +184,7 @@ class Explorer {
     steps_ = 0;
     preemptions_ = 0;
     time_ = 0;
-    writes_ = 0;
+    memory_ = 0;
     if (options_.random_seed != 0) choices_.clear();
     add_fiber(body_);
     running_ = 0;
@@ -242,10 +243,21 @@ class Explorer {
     std::abort();  // Nobody goes on with a fiber that has ended.
   }
 
+  static uint64_t trace_of(const void* to, uint64_t bits) {
+    uint64_t hash = (reinterpret_cast<uintptr_t>(to) ^ bits * 0x9E3779B97F4A7C15) + bits;
+    hash = (hash ^ hash >> 31) * 0xBF58476D1CE4E5B9;
+    return hash ^ hash >> 29;
+  }
+  void write(void* to, uint64_t bits, uint32_t bytes) {
+    uint64_t before = 0;
+    std::memcpy(&before, to, bytes);
+    std::memcpy(to, &bits, bytes);
+    wrote(to, before, bits);
+  }
+
   void flush(uint32_t fiber) {
     for (const Stored& stored : fibers_[fiber]->buffer) {
-      std::memcpy(stored.to, &stored.bits, stored.bytes);
-      wrote();
+      write(stored.to, stored.bits, stored.bytes);
     }
     fibers_[fiber]->buffer.clear();
   }
@@ -253,7 +265,7 @@ class Explorer {
   [[nodiscard]] bool can_run(uint32_t index) const {
     const Fiber& fiber = *fibers_[index];
     return fiber.state == State::kReady ||
-           (fiber.state == State::kSpinning && fiber.seen_writes != writes_);
+           (fiber.state == State::kSpinning && fiber.seen != memory_);
   }
 
   // A point of the running thread: it goes on, or is preempted.
@@ -337,7 +349,7 @@ class Explorer {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   uint32_t running_ = 0;
   int64_t time_ = 0;
-  uint64_t writes_ = 0;
+  uint64_t memory_ = 0;  // What has been written, as one number: equal when all is as it was.
   std::string failure_;
   ucontext_t main_{};
 };
@@ -360,9 +372,7 @@ struct Explored {
       return value;
     }
     void store(T value, std::memory_order /*order*/) {
-      uint64_t bits = 0;
-      std::memcpy(&bits, &value, sizeof value);
-      Explorer::current().store(&value_, bits, sizeof value_);
+      Explorer::current().store(&value_, bits_of(value), sizeof value_);
     }
     T exchange(T value, std::memory_order /*order*/) {
       return change([&](T /*old*/) { return value; });
@@ -375,7 +385,7 @@ struct Explored {
         return false;
       }
       value_ = value;
-      Explorer::current().wrote();
+      Explorer::current().wrote(&value_, bits_of(expected), bits_of(value));
       return true;
     }
     bool compare_exchange_weak(T& expected, T value, std::memory_order success,
@@ -401,8 +411,13 @@ struct Explored {
       Explorer::current().lock();
       const T old = value_;
       value_ = to(old);
-      Explorer::current().wrote();
+      Explorer::current().wrote(&value_, bits_of(old), bits_of(value_));
       return old;
+    }
+    static uint64_t bits_of(T value) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, &value, sizeof value);
+      return bits;
     }
 
     T value_{};

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -30,7 +31,8 @@ std::shared_ptr<Pool> make_pool(uint32_t workers, int64_t spin_us = 50) {
 std::unique_ptr<Scheduler> make(const WorkGraph& graph, const schedule::Plan& plan,
                                 std::shared_ptr<Pool> pool, Mode mode) {
   const PlanTables tables = tables_of(plan);
-  auto scheduler = Scheduler::create(graph.tables(), &tables, std::move(pool), {.mode = mode});
+  auto scheduler = Scheduler::create(graph.tables(), &tables, std::move(pool),
+                                     {.mode = mode, .measures = false});
   INFO(scheduler.status().to_string());
   REQUIRE(scheduler.ok());
   return std::move(*scheduler);
@@ -79,7 +81,11 @@ uint32_t scaled(uint32_t full) {
 
 TEST_CASE("random graphs: every mode and number of workers gives the sequential loop's results") {
   const std::shared_ptr<Pool> pools[] = {make_pool(1), make_pool(2), make_pool(3), make_pool(4)};
-  for (uint32_t seed = 0; seed < scaled(1500); ++seed) {
+  const char* wanted = std::getenv("DAVIT_RANDOM_GRAPHS");
+  const auto graphs =
+      wanted == nullptr ? scaled(1500) : static_cast<uint32_t>(std::strtoul(wanted, nullptr, 10));
+  REQUIRE(graphs > 0);
+  for (uint32_t seed = 0; seed < graphs; ++seed) {
     std::mt19937 random(seed);
     WorkGraph graph;
     graph.build(test::random_edges(random, 1 + random() % 120));
@@ -112,6 +118,66 @@ TEST_CASE("large graphs with work cross workers and stay right") {
       for (int run = 0; run < 8; ++run) check_run(graph, *scheduler, expected);
     }
   }
+}
+
+namespace {
+
+// Nodes that note whether a helper runs them, and take longer there.
+struct ByWhom {
+  std::thread::id caller = std::this_thread::get_id();
+  std::chrono::microseconds elsewhere_takes{0};
+  std::atomic<uint32_t> elsewhere{0};
+
+  static int32_t run(void* user) {
+    auto& mine = *static_cast<ByWhom*>(user);
+    const int64_t begin = RealThreads::now_ns();
+    while (RealThreads::now_ns() - begin < 1000) RealThreads::relax();
+    if (std::this_thread::get_id() == mine.caller) return DVT_OK;
+    mine.elsewhere.fetch_add(1);
+    std::this_thread::sleep_for(mine.elsewhere_takes);
+    return DVT_OK;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what is fastest is found by runs that are shared") {
+  ByWhom nodes;
+  constexpr uint32_t kNodes = 2000;
+  const std::vector<DvtStep> steps(kNodes, DvtStep{ByWhom::run, &nodes});
+  std::vector<uint32_t> offsets(kNodes + 1, kNodes - 1), successors, indegree(kNodes, 1);
+  offsets[0] = indegree[0] = 0;
+  for (uint32_t node = 1; node < kNodes; ++node) successors.push_back(node);
+  const Tables tables = {steps, offsets, successors, indegree, {}, {}};
+  const auto pool = make_pool(2, 100'000);  // So that the helper comes in time on a busy machine.
+  for (int attempt = 0; attempt < 100 && nodes.elsewhere.load() == 0; ++attempt) {
+    auto scheduler = Scheduler::create(tables, nullptr, pool, {.mode = Mode::kAutomatic});
+    REQUIRE(scheduler.ok());
+    for (int run = 0; run < 6; ++run) REQUIRE((*scheduler)->run().code == DVT_OK);
+  }
+  CHECK(nodes.elsewhere.load() > 0);
+}
+
+TEST_CASE("a dynamic schedule whose sharing costs more than it gains stays with its caller") {
+  ByWhom context{.elsewhere_takes = std::chrono::microseconds(100)};
+  constexpr uint32_t kNodes = 1000;
+  const std::vector<DvtStep> steps(kNodes, DvtStep{ByWhom::run, &context});
+  const std::vector<uint32_t> none(kNodes + 1, 0);
+  const Tables tables = {steps, none, {}, std::span(none).first(kNodes), {}, {}};
+  auto scheduler =
+      Scheduler::create(tables, nullptr, make_pool(2, 100'000), {.mode = Mode::kDynamic});
+  REQUIRE(scheduler.ok());
+  const auto is_alone = [&] {
+    return std::string((*scheduler)->choice().reason).find("sharing costs more") !=
+           std::string::npos;
+  };
+  int runs = 0;
+  for (; runs < 520 && !is_alone(); ++runs) REQUIRE((*scheduler)->run().code == DVT_OK);
+  CHECK(is_alone());
+  // The run after the vote is neither a sample nor compared with one.
+  const uint32_t before = context.elsewhere.load();
+  REQUIRE((*scheduler)->run().code == DVT_OK);
+  CHECK(context.elsewhere.load() == before);
 }
 
 TEST_CASE("an empty graph and a single node") {
