@@ -147,6 +147,7 @@ std::string emit_multiply_adds(std::span<const std::string> rows,
 
 Layout layout_of(const Product& product, std::span<const Isa> isas) {
   if (const auto* conv = std::get_if<Convolution>(&product.what)) {
+    if (conv->is_depthwise()) return layout_of_depthwise(*conv, isas);
     if (!prefers_winograd(*conv)) return layout_of_convolution(*conv, isas);
     Layout layout = layout_of_winograd(*conv, isas);
     layout.weights_operand = 2 + int64_t(product.operands.size());
@@ -160,6 +161,7 @@ Layout layout_of(const Product& product, std::span<const Isa> isas) {
 std::vector<float> pack_weights(const Product& product, const Layout& layout,
                                 std::span<const float> weights) {
   if (const auto* conv = std::get_if<Convolution>(&product.what)) {
+    if (conv->is_depthwise()) return {weights.begin(), weights.end()};
     return layout.is_winograd ? pack_winograd(*conv, weights)
                               : pack_convolution(*conv, layout, weights);
   }
@@ -169,6 +171,7 @@ std::vector<float> pack_weights(const Product& product, const Layout& layout,
 std::string emit_product(const Product& product, const Layout& layout, const Isa& isa,
                          const std::string& symbol) {
   if (const auto* conv = std::get_if<Convolution>(&product.what)) {
+    if (conv->is_depthwise()) return emit_depthwise(*conv, isa, symbol);
     return layout.is_winograd ? emit_winograd(*conv, layout, isa, symbol)
                               : emit_convolution(*conv, layout, isa, symbol);
   }

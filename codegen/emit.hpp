@@ -51,6 +51,8 @@ std::string emit_convolution(const Convolution& conv, const Layout& layout, cons
                              const std::string& symbol);
 std::vector<float> pack_convolution(const Convolution& conv, const Layout& layout,
                                     std::span<const float> weights);
+Layout layout_of_depthwise(const Convolution& conv, std::span<const Isa> isas);
+std::string emit_depthwise(const Convolution& conv, const Isa& isa, const std::string& symbol);
 bool prefers_winograd(const Convolution& conv);
 Layout layout_of_winograd(const Convolution& conv, std::span<const Isa> isas);
 std::string emit_winograd(const Convolution& conv, const Layout& layout, const Isa& isa,
