@@ -23,10 +23,10 @@ Tile tile_of(const Layout& layout, const Isa& isa, int64_t positions) {
   return {layout.tile_rows, convolution_vectors(isa, layout.tile_rows, positions)};
 }
 
-class ConvolutionEmitter {
+class PositionsEmitter {
  public:
-  ConvolutionEmitter(const Convolution& conv, const Layout& layout, const Isa& isa,
-                     const std::string& symbol)
+  PositionsEmitter(const Convolution& conv, const Layout& layout, const Isa& isa,
+                   const std::string& symbol)
       : conv_(conv),
         symbol_(symbol),
         geometry_(conv.window),
@@ -171,9 +171,9 @@ class ConvolutionEmitter {
 
 }  // namespace
 
-Layout layout_of_convolution(const Convolution& conv, std::span<const Isa> isas) {
+Layout layout_of_positions(const Convolution& conv, std::span<const Isa> isas) {
   const Geometry geometry(conv.window);
-  Layout layout;
+  Layout layout{.way = Way::kPositions};
   layout.tile_rows = convolution_rows(isas, conv.out_channels, geometry.positions);
   int64_t width_max = 0;
   bool copies = false;
@@ -189,8 +189,8 @@ Layout layout_of_convolution(const Convolution& conv, std::span<const Isa> isas)
   return layout;
 }
 
-std::vector<float> pack_convolution(const Convolution& conv, const Layout& layout,
-                                    std::span<const float> weights) {
+std::vector<float> pack_positions(const Convolution& conv, const Layout& layout,
+                                  std::span<const float> weights) {
   const int64_t blocks = layout.weight_dims[1];
   const int64_t sums = conv.in_channels * taps_of(conv);
   std::vector<float> packed(size_t(conv.groups * blocks * sums * layout.tile_rows), 0.0F);
@@ -206,9 +206,9 @@ std::vector<float> pack_convolution(const Convolution& conv, const Layout& layou
   return packed;
 }
 
-std::string emit_convolution(const Convolution& conv, const Layout& layout, const Isa& isa,
-                             const std::string& symbol) {
-  return ConvolutionEmitter(conv, layout, isa, symbol).run();
+std::string emit_positions(const Convolution& conv, const Layout& layout, const Isa& isa,
+                           const std::string& symbol) {
+  return PositionsEmitter(conv, layout, isa, symbol).run();
 }
 
 }  // namespace davit::codegen
