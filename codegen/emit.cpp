@@ -145,12 +145,46 @@ std::string emit_multiply_adds(std::span<const std::string> rows,
   return text;
 }
 
+// Blocks of 1, 2, 4, ... change places.
+std::string emit_transpose(const Isa& isa, const std::string& symbol) {
+  std::string text = fmt::format(
+      "static inline void {}_transpose(const float* from, int64_t from_step, float* to,\n"
+      "                               int64_t to_step) {{\n",
+      symbol);
+  for (int64_t i = 0; i < isa.lanes; ++i) {
+    text += fmt::format("  Vector r0_{0} = load(from + {0} * from_step);\n", i);
+  }
+  int64_t stage = 0;
+  for (int64_t size = 1; size < isa.lanes; size *= 2, ++stage) {
+    std::vector<int64_t> low;
+    std::vector<int64_t> high;
+    for (int64_t j = 0; j < isa.lanes; ++j) {
+      low.push_back((j & size) != 0 ? isa.lanes + j - size : j);
+      high.push_back((j & size) != 0 ? isa.lanes + j : j + size);
+    }
+    for (int64_t i = 0; i < isa.lanes; ++i) {
+      const int64_t first = i & ~size;
+      text += fmt::format("  Vector r{}_{} = __builtin_shufflevector(r{}_{}, r{}_{}, {});\n",
+                          stage + 1, i, stage, first, stage, first + size,
+                          fmt::join((i & size) != 0 ? high : low, ", "));
+    }
+  }
+  for (int64_t i = 0; i < isa.lanes; ++i) {
+    text += fmt::format("  store(to + {0} * to_step, r{1}_{0});\n", i, stage);
+  }
+  return text + "}\n";
+}
+
 Layout layout_of(const Product& product, std::span<const Isa> isas) {
   if (const auto* conv = std::get_if<Convolution>(&product.what)) {
-    if (!prefers_winograd(*conv)) return layout_of_convolution(*conv, isas);
-    Layout layout = layout_of_winograd(*conv, isas);
-    layout.weights_operand = 2 + int64_t(product.operands.size());
-    return layout;
+    if (conv->is_depthwise()) return layout_of_depthwise(*conv, isas);
+    if (prefers_winograd(*conv)) {
+      Layout layout = layout_of_winograd(*conv, isas);
+      layout.weights_operand = 2 + int64_t(product.operands.size());
+      return layout;
+    }
+    return prefers_channels(*conv, isas) ? layout_of_channels(*conv, isas)
+                                         : layout_of_positions(*conv, isas);
   }
   const auto& matrix = std::get<Matrix>(product.what);
   const int64_t panels = (matrix.columns + kPanelColumns - 1) / kPanelColumns;
@@ -159,20 +193,36 @@ Layout layout_of(const Product& product, std::span<const Isa> isas) {
 
 std::vector<float> pack_weights(const Product& product, const Layout& layout,
                                 std::span<const float> weights) {
-  if (const auto* conv = std::get_if<Convolution>(&product.what)) {
-    return layout.is_winograd ? pack_winograd(*conv, weights)
-                              : pack_convolution(*conv, layout, weights);
+  const auto* conv = std::get_if<Convolution>(&product.what);
+  if (conv == nullptr) return pack_matrix(product, std::get<Matrix>(product.what), weights);
+  switch (layout.way) {
+    case Way::kWinograd:
+      return pack_winograd(*conv, weights);
+    case Way::kChannels:
+      return pack_channels(*conv, weights);
+    case Way::kPositions:
+      return pack_positions(*conv, layout, weights);
+    case Way::kPlain:
+      break;
   }
-  return pack_matrix(product, std::get<Matrix>(product.what), weights);
+  return {weights.begin(), weights.end()};
 }
 
 std::string emit_product(const Product& product, const Layout& layout, const Isa& isa,
                          const std::string& symbol) {
-  if (const auto* conv = std::get_if<Convolution>(&product.what)) {
-    return layout.is_winograd ? emit_winograd(*conv, layout, isa, symbol)
-                              : emit_convolution(*conv, layout, isa, symbol);
+  const auto* conv = std::get_if<Convolution>(&product.what);
+  if (conv == nullptr) return emit_matrix(std::get<Matrix>(product.what), isa, symbol);
+  switch (layout.way) {
+    case Way::kWinograd:
+      return emit_winograd(*conv, layout, isa, symbol);
+    case Way::kChannels:
+      return emit_channels(*conv, isa, symbol);
+    case Way::kPositions:
+      return emit_positions(*conv, layout, isa, symbol);
+    case Way::kPlain:
+      break;
   }
-  return emit_matrix(std::get<Matrix>(product.what), isa, symbol);
+  return emit_depthwise(*conv, isa, symbol);
 }
 
 }  // namespace davit::codegen

@@ -15,12 +15,15 @@
 
 namespace davit::codegen {
 
+// How a convolution is computed, which is how its weights lie; a depthwise one has the model's.
+enum class Way : uint8_t { kPlain, kPositions, kChannels, kWinograd };
+
 // What the graph has to know of a kernel.
 struct Layout {
-  int64_t tile_rows = 0;         // Of a convolution: how its weights are packed.
+  int64_t tile_rows = 0;         // Way::kPositions: how the weights are packed.
   int64_t workspace_floats = 0;  // Output 1; 0: the kernel has none.
   std::vector<int64_t> weight_dims;
-  bool is_winograd = false;
+  Way way = Way::kPlain;
   int64_t weights_operand = 0;  // Where the kernel finds the model's weights too; 0: nowhere.
 };
 
@@ -46,11 +49,20 @@ std::string emit_store_tile(const Tile& tile);
 std::string emit_multiply_adds(std::span<const std::string> rows,
                                std::span<const std::string> columns);
 
-Layout layout_of_convolution(const Convolution& conv, std::span<const Isa> isas);
-std::string emit_convolution(const Convolution& conv, const Layout& layout, const Isa& isa,
-                             const std::string& symbol);
-std::vector<float> pack_convolution(const Convolution& conv, const Layout& layout,
-                                    std::span<const float> weights);
+// `<symbol>_transpose(from, from_step, to, to_step)`: LANES rows of LANES floats.
+std::string emit_transpose(const Isa& isa, const std::string& symbol);
+
+Layout layout_of_positions(const Convolution& conv, std::span<const Isa> isas);
+std::string emit_positions(const Convolution& conv, const Layout& layout, const Isa& isa,
+                           const std::string& symbol);
+std::vector<float> pack_positions(const Convolution& conv, const Layout& layout,
+                                  std::span<const float> weights);
+bool prefers_channels(const Convolution& conv, std::span<const Isa> isas);
+Layout layout_of_channels(const Convolution& conv, std::span<const Isa> isas);
+std::string emit_channels(const Convolution& conv, const Isa& isa, const std::string& symbol);
+std::vector<float> pack_channels(const Convolution& conv, std::span<const float> weights);
+Layout layout_of_depthwise(const Convolution& conv, std::span<const Isa> isas);
+std::string emit_depthwise(const Convolution& conv, const Isa& isa, const std::string& symbol);
 bool prefers_winograd(const Convolution& conv);
 Layout layout_of_winograd(const Convolution& conv, std::span<const Isa> isas);
 std::string emit_winograd(const Convolution& conv, const Layout& layout, const Isa& isa,

@@ -78,36 +78,6 @@ struct Sizes {
   }
 };
 
-// LANES rows of LANES floats, transposed in registers: blocks of 1, 2, 4, ... change places.
-std::string emit_transpose(const Isa& isa, const std::string& symbol) {
-  std::string text = fmt::format(
-      "static inline void {}_transpose(const float* from, int64_t from_step, float* to,\n"
-      "                               int64_t to_step) {{\n",
-      symbol);
-  for (int64_t i = 0; i < isa.lanes; ++i) {
-    text += fmt::format("  Vector r0_{0} = load(from + {0} * from_step);\n", i);
-  }
-  int64_t stage = 0;
-  for (int64_t size = 1; size < isa.lanes; size *= 2, ++stage) {
-    std::vector<int64_t> low;
-    std::vector<int64_t> high;
-    for (int64_t j = 0; j < isa.lanes; ++j) {
-      low.push_back((j & size) != 0 ? isa.lanes + j - size : j);
-      high.push_back((j & size) != 0 ? isa.lanes + j : j + size);
-    }
-    for (int64_t i = 0; i < isa.lanes; ++i) {
-      const int64_t first = i & ~size;
-      text += fmt::format("  Vector r{}_{} = __builtin_shufflevector(r{}_{}, r{}_{}, {});\n",
-                          stage + 1, i, stage, first, stage, first + size,
-                          fmt::join((i & size) != 0 ? high : low, ", "));
-    }
-  }
-  for (int64_t i = 0; i < isa.lanes; ++i) {
-    text += fmt::format("  store(to + {0} * to_step, r{1}_{0});\n", i, stage);
-  }
-  return text + "}\n";
-}
-
 class WinogradEmitter {
  public:
   WinogradEmitter(const Convolution& conv, const Layout& layout, const Isa& isa,
@@ -330,7 +300,7 @@ bool prefers_winograd(const Convolution& conv) {
 }
 
 Layout layout_of_winograd(const Convolution& conv, std::span<const Isa> isas) {
-  Layout layout{.is_winograd = true};
+  Layout layout{.way = Way::kWinograd};
   for (const Isa& isa : isas) {
     layout.workspace_floats = std::max(layout.workspace_floats, Sizes(conv, isa).total);
   }

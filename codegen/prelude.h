@@ -177,60 +177,18 @@ static inline float step_hard_swish(float x) {
 }
 
 /* ---- Planes of convolutions ------------------------------------------------------------------
- * The input of a convolution, with its pads, so that each tap of the window is at a constant
- * distance: position p of the result reads plane[p + distance]. With a stride of s along an axis,
- * positions that are equal modulo s form a plane of their own (a phase).
- *
- *   stride 2, pad 1:   row  . a b c d e .   ->   phase 0: . b d .   phase 1: a c e .
- */
+ * A line of a plane: every `stride`-th float in [begin, end), which the input has; else 0. */
 
-typedef struct Planes {
-  int64_t channels;
-  int64_t in[3], extent[3]; /* Of a channel of the input; of a plane. */
-  int64_t stride[3], pad[3];
-  int64_t phase_count;
-  const int8_t (*phases)[3];
-} Planes;
-
-static inline void fill_plane_row(const Planes* planes, int64_t phase_x, const float* from,
-                                  float* to) {
-  const int64_t width = planes->extent[2];
-  const int64_t stride = planes->stride[2];
-  const int64_t shift = phase_x - planes->pad[2]; /* Input position of to[0]. */
-  int64_t begin = shift < 0 ? (-shift + stride - 1) / stride : 0;
-  if (begin > width) begin = width;
-  int64_t end = planes->in[2] > shift ? (planes->in[2] - shift + stride - 1) / stride : 0;
-  if (end > width) end = width;
-  if (end < begin) end = begin;
+static inline __attribute__((always_inline)) void fill_line(const float* from, float* to,
+                                                            int64_t begin, int64_t end,
+                                                            int64_t width, int64_t stride) {
   for (int64_t x = 0; x < begin; ++x) to[x] = 0.0f;
   if (stride == 1) {
-    memcpy(to + begin, from + begin + shift, (size_t)(end - begin) * sizeof(float));
+    memcpy(to + begin, from, (size_t)(end - begin) * sizeof(float));
   } else {
-    for (int64_t x = begin; x < end; ++x) to[x] = from[x * stride + shift];
+    for (int64_t x = begin; x < end; ++x) to[x] = from[(x - begin) * stride];
   }
   for (int64_t x = end; x < width; ++x) to[x] = 0.0f;
-}
-
-static __attribute__((unused)) void fill_planes(const Planes* planes, const float* x, float* to) {
-  const int64_t width = planes->extent[2];
-  for (int64_t c = 0; c < planes->channels; ++c) {
-    for (int64_t k = 0; k < planes->phase_count; ++k) {
-      const int8_t* phase = planes->phases[k];
-      for (int64_t z = 0; z < planes->extent[0]; ++z) {
-        const int64_t from_z = z * planes->stride[0] + phase[0] - planes->pad[0];
-        for (int64_t y = 0; y < planes->extent[1]; ++y, to += width) {
-          const int64_t from_y = y * planes->stride[1] + phase[1] - planes->pad[1];
-          if (from_z < 0 || from_z >= planes->in[0] || from_y < 0 || from_y >= planes->in[1]) {
-            memset(to, 0, (size_t)width * sizeof(float));
-            continue;
-          }
-          fill_plane_row(planes, phase[2], x + (from_z * planes->in[1] + from_y) * planes->in[2],
-                         to);
-        }
-      }
-    }
-    x += planes->in[0] * planes->in[1] * planes->in[2];
-  }
 }
 
 /* ---- Winograd's F(4, 3) ----------------------------------------------------------------------

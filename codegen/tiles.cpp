@@ -18,9 +18,14 @@ int64_t blocks(int64_t extent, int64_t size) {
   return (extent + size - 1) / size;
 }
 
-// The share of the machine's multiply-adds that a tile can use: what is left when the last tiles
-// hang over the result's edge, and when loads take slots of their own.
-double efficiency(const Tile& tile, int64_t lanes, int64_t rows, int64_t columns) {
+// Accumulators, one operand's vectors, and a broadcast.
+bool fits(const Isa& isa, const Tile& tile) {
+  return tile.rows * tile.vectors + tile.vectors + 1 <= isa.registers;
+}
+
+}  // namespace
+
+double tile_efficiency(const Tile& tile, int64_t lanes, int64_t rows, int64_t columns) {
   const auto used = double(rows) * double(columns);
   const int64_t width = tile.vectors * lanes;
   const auto computed =
@@ -32,13 +37,6 @@ double efficiency(const Tile& tile, int64_t lanes, int64_t rows, int64_t columns
   const double latency = std::min(1.0, products / 8);
   return used / computed * products / (products + loads) * latency;
 }
-
-// Accumulators, one operand's vectors, and a broadcast.
-bool fits(const Isa& isa, const Tile& tile) {
-  return tile.rows * tile.vectors + tile.vectors + 1 <= isa.registers;
-}
-
-}  // namespace
 
 Result<Isa> isa_named(std::string_view name) {
   const auto* at =
@@ -54,8 +52,8 @@ int64_t convolution_vectors(const Isa& isa, int64_t tile_rows, int64_t columns) 
   Tile best{.rows = tile_rows, .vectors = 1};
   for (int64_t vectors = 2; fits(isa, {tile_rows, vectors}); ++vectors) {
     const Tile tile{tile_rows, vectors};
-    if (efficiency(tile, isa.lanes, tile_rows, columns) >
-        efficiency(best, isa.lanes, tile_rows, columns)) {
+    if (tile_efficiency(tile, isa.lanes, tile_rows, columns) >
+        tile_efficiency(best, isa.lanes, tile_rows, columns)) {
       best = tile;
     }
   }
@@ -69,7 +67,8 @@ int64_t convolution_rows(std::span<const Isa> isas, int64_t rows, int64_t column
     double worst = 1;
     for (const Isa& isa : isas) {
       const Tile tile{candidate, convolution_vectors(isa, candidate, columns)};
-      worst = std::min(worst, fits(isa, tile) ? efficiency(tile, isa.lanes, rows, columns) : 0);
+      worst =
+          std::min(worst, fits(isa, tile) ? tile_efficiency(tile, isa.lanes, rows, columns) : 0);
     }
     if (worst > best_efficiency) {
       best = candidate;
@@ -86,7 +85,8 @@ Tile matrix_tile(const Isa& isa, int64_t rows, int64_t columns) {
   for (int64_t vectors = panel; vectors <= widest; vectors += panel) {
     for (int64_t tile_rows = 1; tile_rows <= rows && fits(isa, {tile_rows, vectors}); ++tile_rows) {
       const Tile tile{tile_rows, vectors};
-      if (efficiency(tile, isa.lanes, rows, columns) > efficiency(best, isa.lanes, rows, columns)) {
+      if (tile_efficiency(tile, isa.lanes, rows, columns) >
+          tile_efficiency(best, isa.lanes, rows, columns)) {
         best = tile;
       }
     }

@@ -31,6 +31,11 @@ struct Tile {
   int64_t rows = 0, vectors = 0;
 };
 
+// The share of the machine's multiply-adds that a tile can use for a result of so many rows and
+// columns: what is left when the last tiles hang over the edge, and when loads take slots of their
+// own.
+double tile_efficiency(const Tile& tile, int64_t lanes, int64_t rows, int64_t columns);
+
 // The rows of tiles of a convolution, for all instruction sets, since weights are packed by them.
 // `rows` and `columns` are the extents of the result.
 int64_t convolution_rows(std::span<const Isa> isas, int64_t rows, int64_t columns);

@@ -1,121 +1,48 @@
-// Convolutions as products of the weights with shifted planes of the input (prelude.h: Planes).
+// Convolutions as products of the weights with shifted planes of the input (planes.hpp).
 //
 // Position p of a plane is position p of the result, in rows that are as long as the plane's: where
 // these are longer than the result's, tiles compute positions that are not stored. The last tile is
 // moved back to end with the result.
 //
-//   weights    block of tile_rows channels: input channel 0: tap 0 | tap 1 | ... , channel 1: ...
-//   depthwise  as the model has them: a channel's taps one after the other
+//   weights  block of tile_rows channels: input channel 0: tap 0 | tap 1 | ... , channel 1: ...
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "codegen/emit.hpp"
+#include "codegen/planes.hpp"
 
 namespace davit::codegen {
 namespace {
-
-using Axes = std::array<int64_t, DVT_SPATIAL_MAX>;
-constexpr int64_t kHoistedTapsMax = 16;
-
-int64_t volume(const Axes& axes) {
-  return axes[0] * axes[1] * axes[2];
-}
-
-// How the input lies in planes.
-struct Geometry {
-  Axes extent{};                   // Of a plane.
-  std::vector<Axes> phases;        // Those that taps read.
-  std::vector<int64_t> distances;  // Of each tap, from a channel's first plane.
-  int64_t channel = 0;             // Floats of a channel's planes.
-  int64_t positions = 0;           // From the first of the result to the last.
-  bool is_input = false;           // The planes are the input itself.
-  bool is_dense = false;           // Positions of planes and result are the same.
-
-  explicit Geometry(const DvtWindow& window) {
-    Axes tap{};
-    bool no_pads = true;
-    for (int a = 0; a < DVT_SPATIAL_MAX; ++a) {
-      extent[a] = window.out[a] + (window.kernel[a] - 1) * window.dilation[a] / window.stride[a];
-      no_pads = no_pads && extent[a] == window.in[a] && window.stride[a] == 1 && window.pad[a] == 0;
-    }
-    is_input = no_pads;
-    is_dense = extent[1] == window.out[1] && extent[2] == window.out[2];
-    for (tap[0] = 0; tap[0] < window.kernel[0]; ++tap[0]) {
-      for (tap[1] = 0; tap[1] < window.kernel[1]; ++tap[1]) {
-        for (tap[2] = 0; tap[2] < window.kernel[2]; ++tap[2]) add_tap(window, tap);
-      }
-    }
-    channel = int64_t(phases.size()) * volume(extent);
-    positions = ((window.out[0] - 1) * extent[1] + window.out[1] - 1) * extent[2] + window.out[2];
-  }
-
- private:
-  void add_tap(const DvtWindow& window, const Axes& tap) {
-    Axes phase{};
-    int64_t distance = 0;
-    for (int a = 0; a < DVT_SPATIAL_MAX; ++a) {
-      const int64_t at = tap[a] * window.dilation[a];
-      phase[a] = at % window.stride[a];
-      distance = distance * extent[a] + at / window.stride[a];
-    }
-    const auto found = std::find(phases.begin(), phases.end(), phase);
-    distance += (found - phases.begin()) * volume(extent);
-    if (found == phases.end()) phases.push_back(phase);
-    distances.push_back(distance);
-  }
-};
 
 int64_t taps_of(const Convolution& conv) {
   return dvt_volume(conv.window.kernel);
 }
 
-// Vectors of a depthwise tile: enough to hide the latency of one accumulator's adds.
-int64_t depthwise_vectors(const Isa& isa, int64_t positions) {
-  constexpr int64_t kVectorsMax = 6;
-  return std::clamp<int64_t>((positions + isa.lanes - 1) / isa.lanes, 1, kVectorsMax);
-}
-
-Tile tile_of(const Convolution& conv, const Layout& layout, const Isa& isa, int64_t positions) {
-  if (conv.is_depthwise()) return {1, depthwise_vectors(isa, positions)};
+Tile tile_of(const Layout& layout, const Isa& isa, int64_t positions) {
   return {layout.tile_rows, convolution_vectors(isa, layout.tile_rows, positions)};
 }
 
-class ConvolutionEmitter {
+class PositionsEmitter {
  public:
-  ConvolutionEmitter(const Convolution& conv, const Layout& layout, const Isa& isa,
-                     const std::string& symbol)
+  PositionsEmitter(const Convolution& conv, const Layout& layout, const Isa& isa,
+                   const std::string& symbol)
       : conv_(conv),
         symbol_(symbol),
         geometry_(conv.window),
-        tile_(tile_of(conv, layout, isa, geometry_.positions)),
+        tile_(tile_of(layout, isa, geometry_.positions)),
         width_(tile_.vectors * isa.lanes),
         copies_(!geometry_.is_input || geometry_.positions < width_) {}
 
   std::string run() {
-    return emit_steps(conv_.steps, symbol_) + emit_planes() +
-           (conv_.is_depthwise() ? emit_depthwise_tile() : emit_tile()) + emit_finish_tile() +
-           emit_run();
+    return emit_steps(conv_.steps, symbol_) +
+           (copies_ ? emit_fill(conv_.window, geometry_, conv_.in_channels, symbol_) : "") +
+           emit_tile() + emit_finish_tile() + emit_run();
   }
 
  private:
   static std::string list(std::span<const int64_t> values) {
     return fmt::format("{{{}}}", fmt::join(values, ", "));
-  }
-
-  [[nodiscard]] std::string emit_planes() const {
-    if (!copies_) return "";
-    std::string phases;
-    for (const Axes& phase : geometry_.phases) phases += list(phase) + ", ";
-    const DvtWindow& w = conv_.window;
-    return fmt::format(
-        "static const int8_t {0}_phases[][3] = {{{1}}};\n"
-        "static const Planes {0}_planes = {{\n"
-        "    .channels = {2}, .in = {3}, .extent = {4}, .stride = {5}, .pad = {6},\n"
-        "    .phase_count = {7}, .phases = {0}_phases}};\n",
-        symbol_, phases, conv_.is_depthwise() ? 1 : conv_.in_channels, list(w.in),
-        list(geometry_.extent), list(w.stride), list(w.pad), geometry_.phases.size());
   }
 
   // Sums over input channels and taps, both ascending.
@@ -149,36 +76,6 @@ class ConvolutionEmitter {
       text += fmt::format("    const float* at = x + {};\n", geometry_.distances[0]);
       text += emit_multiply_adds(rows, columns);
       text += fmt::format("    w += {};\n  }}\n", tile_.rows);
-    }
-    return text + emit_store_tile(tile_) + "}\n";
-  }
-
-  // One channel, all taps in a row.
-  [[nodiscard]] std::string emit_depthwise_tile() const {
-    const auto taps = int64_t(geometry_.distances.size());
-    std::string text = fmt::format(
-        "static __attribute__((noinline)) void {}_tile(const float* x, const float* w, float* "
-        "tile) "
-        "{{\n",
-        symbol_);
-    text += emit_accumulators(tile_);
-    if (taps > kHoistedTapsMax) {
-      text = fmt::format("static const int32_t {}_taps[] = {};\n", symbol_,
-                         list(geometry_.distances)) +
-             text;
-      text +=
-          fmt::format("  for (int64_t t = 0; t < {}; ++t) {{\n    const float one = w[t];\n", taps);
-      for (int64_t v = 0; v < tile_.vectors; ++v) {
-        text +=
-            fmt::format("    a0_{0} += one * load(x + {1}_taps[t] + {0} * LANES);\n", v, symbol_);
-      }
-      return text + "  }\n" + emit_store_tile(tile_) + "}\n";
-    }
-    for (int64_t t = 0; t < taps; ++t) {
-      for (int64_t v = 0; v < tile_.vectors; ++v) {
-        text += fmt::format("  a0_{0} += w[{1}] * load(x + {2} + {0} * LANES);\n", v, t,
-                            geometry_.distances[size_t(t)]);
-      }
     }
     return text + emit_store_tile(tile_) + "}\n";
   }
@@ -226,8 +123,7 @@ class ConvolutionEmitter {
   [[nodiscard]] std::string emit_run() const {
     const int64_t in = dvt_volume(conv_.window.in);
     const int64_t taps = taps_of(conv_);
-    const int64_t blocks =
-        conv_.is_depthwise() ? 1 : (conv_.out_channels + tile_.rows - 1) / tile_.rows;
+    const int64_t blocks = (conv_.out_channels + tile_.rows - 1) / tile_.rows;
     const int64_t group_weights = blocks * tile_.rows * conv_.in_channels * taps;
     std::string text = fmt::format(
         "DvtCode {0}_run(void* context) {{\n"
@@ -245,7 +141,7 @@ class ConvolutionEmitter {
     if (copies_) {
       text += fmt::format(
           "    float* planes = output_at(ctx, 1);\n"
-          "    fill_planes(&{}_planes, x, planes);\n"
+          "    {}_fill(x, planes);\n"
           "    x = planes;\n",
           symbol_);
     }
@@ -275,30 +171,26 @@ class ConvolutionEmitter {
 
 }  // namespace
 
-Layout layout_of_convolution(const Convolution& conv, std::span<const Isa> isas) {
+Layout layout_of_positions(const Convolution& conv, std::span<const Isa> isas) {
   const Geometry geometry(conv.window);
-  Layout layout;
-  layout.tile_rows =
-      conv.is_depthwise() ? 1 : convolution_rows(isas, conv.out_channels, geometry.positions);
+  Layout layout{.way = Way::kPositions};
+  layout.tile_rows = convolution_rows(isas, conv.out_channels, geometry.positions);
   int64_t width_max = 0;
   bool copies = false;
   for (const Isa& isa : isas) {
-    const Tile tile = tile_of(conv, layout, isa, geometry.positions);
+    const Tile tile = tile_of(layout, isa, geometry.positions);
     const int64_t width = tile.vectors * isa.lanes;
     width_max = std::max(width_max, width);
     copies = copies || !geometry.is_input || geometry.positions < width;
   }
-  const int64_t channels = conv.is_depthwise() ? 1 : conv.in_channels;
-  if (copies) layout.workspace_floats = channels * geometry.channel + width_max;
-  const int64_t blocks =
-      conv.is_depthwise() ? 1 : (conv.out_channels + layout.tile_rows - 1) / layout.tile_rows;
+  if (copies) layout.workspace_floats = conv.in_channels * geometry.channel + width_max;
+  const int64_t blocks = (conv.out_channels + layout.tile_rows - 1) / layout.tile_rows;
   layout.weight_dims = {conv.groups, blocks, conv.in_channels, taps_of(conv), layout.tile_rows};
   return layout;
 }
 
-std::vector<float> pack_convolution(const Convolution& conv, const Layout& layout,
-                                    std::span<const float> weights) {
-  if (conv.is_depthwise()) return {weights.begin(), weights.end()};
+std::vector<float> pack_positions(const Convolution& conv, const Layout& layout,
+                                  std::span<const float> weights) {
   const int64_t blocks = layout.weight_dims[1];
   const int64_t sums = conv.in_channels * taps_of(conv);
   std::vector<float> packed(size_t(conv.groups * blocks * sums * layout.tile_rows), 0.0F);
@@ -314,9 +206,9 @@ std::vector<float> pack_convolution(const Convolution& conv, const Layout& layou
   return packed;
 }
 
-std::string emit_convolution(const Convolution& conv, const Layout& layout, const Isa& isa,
-                             const std::string& symbol) {
-  return ConvolutionEmitter(conv, layout, isa, symbol).run();
+std::string emit_positions(const Convolution& conv, const Layout& layout, const Isa& isa,
+                           const std::string& symbol) {
+  return PositionsEmitter(conv, layout, isa, symbol).run();
 }
 
 }  // namespace davit::codegen
