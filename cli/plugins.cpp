@@ -41,10 +41,13 @@ void PluginArguments::report_unused(Session& session, std::string_view where,
         std::any_of(rewrites.begin(), rewrites.end(),
                     [&](const DvtPluginPass& pass) { return lists(passes, pass.name); });
     if (used) continue;
+    Json& unused = session.result()["unused_plugins"];
+    // `tune` compiles twice.
+    if (std::find(unused.begin(), unused.end(), Json(plugin->name)) != unused.end()) continue;
     session.warn("plug-in {} does nothing here: the {} needs none of its kernels{}", plugin->name,
                  where,
                  rewrites.empty() || where == "image" ? "" : ", and its rewrites found no match");
-    session.result()["unused_plugins"].push_back(plugin->name);
+    unused.push_back(plugin->name);
   }
 }
 

@@ -91,6 +91,12 @@ class PluginTest(tool.ToolTest):
             result = davit(*arguments, "--plugin", ACME, "--quiet")
             self.check_passed(result)
             self.assertIn("plug-in acme does nothing here", result.err)
+        # Once, though tune compiles twice.
+        result, document = self.davit_json("tune", relu, "-o", image, "--workers", "2", "--plugin",
+                                           ACME)
+        self.check_passed(result)
+        self.assertEqual(result.err.count("does nothing here"), 1)
+        self.assertEqual(document["result"]["unused_plugins"], ["acme"])
 
     def test_hints_name_the_option(self):
         model, image, text = self.model(), self.path("m.davit"), self.path("m.txt")
