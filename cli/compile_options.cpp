@@ -158,10 +158,12 @@ Status save_passes(const std::string& folder, compiler::CompileOptions& options)
 
 }  // namespace
 
-void CompileArguments::add_options(OptionSet& options) {
+void CompileArguments::add_options(OptionSet& options, Targets targets) {
   plugins_.add_options(options);
   options.group("Compile");
-  options.add("--target", target_, "cpu or ascend[:SOC]", "runs on this machine");
+  if (targets == Targets::kAll) {
+    options.add("--target", target_, "cpu or ascend[:SOC]", "runs on this machine");
+  }
   options.add("--shapes", shapes_,
               "Extents of inputs, NAME:DIMS[,NAME:DIMS...]; repeatable (in0:1x3x224x224)",
               "as in the model");
@@ -195,7 +197,7 @@ void CompileArguments::add_options(OptionSet& options) {
               "counted in steps of work: the same image on every machine");
   options.add("--save-passes", save_passes_,
               "Write the graph as text after each pass to this folder", "no files",
-              FileUse::kWritten);
+              FileUse::kWrittenFolder);
 }
 
 void CompileArguments::add_workers(OptionSet& options) {

@@ -20,8 +20,9 @@ inline constexpr Bounds<uint64_t> kPlanBudgetMs{.min = 0, .max = 3'600'000};
 
 class CompileArguments {
  public:
-  // Adds --plugin to the current group, and the group Compile.
-  void add_options(OptionSet& options);
+  enum class Targets { kAll, kCpu };
+  // Adds --plugin to the current group, and the group Compile; --target where there is a choice.
+  void add_options(OptionSet& options, Targets targets = Targets::kAll);
   // --workers, where it has no other meaning.
   void add_workers(OptionSet& options);
   // --external-weights, where files are written.
@@ -35,6 +36,7 @@ class CompileArguments {
   [[nodiscard]] Status check() const;
   // Loads the plug-ins; before parse(), and before an image is opened.
   Status load_plugins() { return plugins_.load(); }
+  [[nodiscard]] const PluginArguments& plugins() const { return plugins_; }
   [[nodiscard]] const std::vector<DvtKernelTable>& plugin_kernels() const {
     return plugins_.kernel_tables();
   }

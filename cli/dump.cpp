@@ -8,6 +8,7 @@
 #include "cli/image_onnx.hpp"
 #include "cli/image_views.hpp"
 #include "cli/model.hpp"
+#include "cli/model_ports.hpp"
 #include "cli/stage.hpp"
 #include "exec/weights.hpp"
 
@@ -18,16 +19,18 @@ class DumpCommand final : public Command {
  public:
   [[nodiscard]] std::string_view name() const override { return "dump"; }
   [[nodiscard]] std::string_view summary() const override {
-    return "Print an image as text (which assembles to the same bytes), JSON or DOT, its memory "
-           "plan or its schedule";
+    return "Print an image as text (which assembles to the same bytes), JSON, DOT or ONNX, its "
+           "memory plan (also as SVG), its schedule, or what a model takes and gives";
   }
 
   void add_options(OptionSet& options) override {
     options.group("Model");
-    options.add("image,-m,--model", path_, "Image to print", "", FileUse::kRead);
+    options.add("image,-m,--model", path_, "Image to print; with --io also model.onnx", "",
+                FileUse::kRead);
     options.group("Report");
     options.add("--format", format_,
                 "text, json, dot, or onnx (for viewers); with --memory-plan text, json or svg", "");
+    options.add("--io", ports_, "Print inputs and outputs instead: names, types, shapes", "");
     options.add("--memory-plan", memory_plan_, "Print the memory plan instead", "");
     options.add("--schedule", schedule_, "Print the nodes in stored order as a table instead", "");
     options.add("-o,--output", output_, "File to write", "stdout", FileUse::kWritten);
@@ -41,6 +44,12 @@ class DumpCommand final : public Command {
     session.echo_settings(options);
     Status status = check_options(options);
     if (!status.ok()) return status;
+    if (auto kind = model_kind(path_); ports_ && kind.ok() && *kind == ModelKind::kOnnx) {
+      auto ports = read_model_ports(path_);
+      if (!ports.ok()) return std::move(ports.status());
+      set_stage("dump");
+      return write_document(session, ports_document(session, *ports));
+    }
     auto model = read_image(path_);
     if (!model.ok()) return std::move(model.status());
     if (model->external_constants) {
@@ -57,9 +66,20 @@ class DumpCommand final : public Command {
       return write_bytes(output_, *bytes);
     }
     std::string text;
+    if (ports_) text += ports_document(session, image_ports(*model));
     if (memory_plan_) text += memory_plan(*model);
     if (schedule_) text += schedule_text(*model);
-    if (!memory_plan_ && !schedule_) text = formatted(*model);
+    if (!ports_ && !memory_plan_ && !schedule_) text = formatted(*model);
+    return write_document(session, text);
+  }
+
+ private:
+  static std::string ports_document(Session& session, const std::vector<ModelPort>& ports) {
+    add_ports(ports, session.result());
+    return ports_text(ports);
+  }
+
+  Status write_document(Session& session, const std::string& text) const {
     session.result()["bytes"] = text.size();
     if (output_.empty()) {
       session.print("{}", text);
@@ -69,7 +89,6 @@ class DumpCommand final : public Command {
     return write_text(output_, text);
   }
 
- private:
   [[nodiscard]] Status check_options(const OptionSet& options) const {
     if (path_.empty()) return usage_error("an image is needed", "davit dump IMAGE");
     const std::vector<std::string> formats =
@@ -77,6 +96,8 @@ class DumpCommand final : public Command {
                      : std::vector<std::string>{"text", "json", "dot", "onnx"};
     if (std::find(formats.begin(), formats.end(), format_) == formats.end()) {
       const std::string near = nearest(format_, formats);
+      if (format_ == "svg")
+        return usage_error("--format svg needs --memory-plan: it is its picture");
       return usage_error(fmt::format("--format: '{}' is not {} or {}{}{}", format_,
                                      fmt::join(formats.begin(), formats.end() - 1, ", "),
                                      formats.back(),
@@ -86,8 +107,15 @@ class DumpCommand final : public Command {
     if (format_ == "onnx" && output_.empty()) {
       return usage_error("--format onnx is binary and needs --output", "-o view.onnx");
     }
-    if (schedule_ && options.given("--format")) {
-      return usage_error("--format does not go with --schedule");
+    if ((schedule_ || ports_) && options.given("--format")) {
+      return usage_error(
+          fmt::format("--format does not go with {}", schedule_ ? "--schedule" : "--io"));
+    }
+    auto kind = model_kind(path_);
+    if (ports_ && (schedule_ || memory_plan_) && kind.ok() && *kind == ModelKind::kOnnx) {
+      return usage_error(
+          fmt::format("{} is a model: it has no {}", path_, schedule_ ? "schedule" : "memory plan"),
+          "compile it first, or ask for --io alone");
     }
     return {};
   }
@@ -109,7 +137,7 @@ class DumpCommand final : public Command {
   }
 
   std::string path_, format_ = "text", output_;
-  bool memory_plan_ = false, schedule_ = false;
+  bool ports_ = false, memory_plan_ = false, schedule_ = false;
 };
 
 }  // namespace

@@ -56,10 +56,19 @@ void ExecutionArguments::add_model(OptionSet& options) {
   compile_.add_options(options);
 }
 
+void ExecutionArguments::add_cpu_model(OptionSet& options) {
+  options.group("Model");
+  options.add("model,-m,--model", model_, "model.onnx", "", FileUse::kRead);
+  compile_.add_options(options, CompileArguments::Targets::kCpu);
+}
+
 void ExecutionArguments::add_inputs(OptionSet& options) {
-  options.add("--input", inputs_,
-              "[NAME=]@FILE.npy, =TYPE=VALUES (1x4xf32=0,1,2,3), =random or =zeros; repeatable",
-              "random", FileUse::kRead);
+  options.add(
+      "--input", inputs_,
+      "[NAME=]FORM; FORM: @FILE.npy, @FILE.pb, TYPE=VALUES (1x4xf32=0,1,2,3), random, "
+      "zeros, or with the shape of an input that has open dimensions random:2x4, zeros:2x4; "
+      "repeatable",
+      "random", FileUse::kRead);
   options.add("--seed", seed_, {.min = 0, .max = UINT64_MAX}, "Seed of random inputs",
               "so that runs repeat");
 }
@@ -201,14 +210,23 @@ Result<DeviceHandle> ExecutionArguments::open_device(Session& session, OptionSet
 
 Result<std::vector<HostTensor>> ExecutionArguments::inputs(Session& session,
                                                            std::span<const PortType> ports) {
-  std::vector<std::string> sources;
-  auto inputs = make_inputs(ports, inputs_, seed_, &sources);
+  std::vector<InputSource> sources;
+  std::string open, example;  // Inputs whose open dimensions nobody gave.
+  auto inputs = make_inputs(ports, inputs_, seed_, sources);
   if (!inputs.ok()) return inputs;
   Json json = Json::array();
   for (size_t i = 0; i < ports.size(); ++i) {
-    session.log("input {}: {}, {}\n", ports[i].name, ports[i].type_text(), sources[i]);
-    json.push_back(
-        {{"name", ports[i].name}, {"type", ports[i].type_text()}, {"source", sources[i]}});
+    const std::string& name = ports[i].name;
+    session.log("input {}: {}, {}\n", name, ports[i].type_text(), sources[i].text);
+    json.push_back({{"name", name}, {"type", ports[i].type_text()}, {"source", sources[i].text}});
+    if (!sources[i].open_dims_are_one) continue;
+    open += fmt::format("{}{} {}", open.empty() ? "" : ", ", name, ports[i].type_text());
+    if (example.empty())
+      example = fmt::format("--input {0}=random:DIMS or compile --shapes {0}:DIMS", name);
+  }
+  if (!open.empty()) {
+    session.set_node_hint(fmt::format(
+        "open dimensions were taken as 1 ({}), which may be too small: {}", open, example));
   }
   session.result()["inputs"] = std::move(json);
   return inputs;

@@ -38,8 +38,9 @@ class ToleranceArguments {
 class ExecutionArguments {
  public:
   // Each adds the options of one concern to the group that is current, or to its own.
-  void add_model(OptionSet& options);   // Groups Model and Compile.
-  void add_inputs(OptionSet& options);  // Group Run, like the next.
+  void add_model(OptionSet& options);      // Groups Model and Compile.
+  void add_cpu_model(OptionSet& options);  // The same for an ONNX model, and the cpu.
+  void add_inputs(OptionSet& options);     // Group Run, like the next.
   void add_run(OptionSet& options);
   void add_device(OptionSet& options);  // Group Device.
   void add_report(OptionSet& options);  // Group Report.

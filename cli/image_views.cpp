@@ -230,7 +230,7 @@ Result<image::ImageModel> read_image(const std::string& path) {
   if (*kind == ModelKind::kOnnx) {
     return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
                               .message = fmt::format("{} is a model, not an image", path),
-                              .hint = "compile it first: davit compile"});
+                              .hint = "compile it first: davit compile; dump --io takes models"});
   }
   auto mapping = exec::map_file(path, /*prefault=*/false);
   if (!mapping.ok()) return std::move(mapping.status());

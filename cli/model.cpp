@@ -37,6 +37,7 @@ Result<compiler::CompiledImage> assemble(const std::string& path,
   for (const image::Graph& graph : model->graphs) {
     report.image_nodes += static_cast<uint32_t>(graph.nodes.size());
   }
+  for (const image::KernelRef& kernel : model->kernels) report.kernels.push_back(kernel.name);
   report.arena_bytes = model->arena_bytes;
   report.lower_bound_bytes = model->lower_bound_bytes;
   report.constant_bytes = model->constants.size();
@@ -46,6 +47,20 @@ Result<compiler::CompiledImage> assemble(const std::string& path,
     compiled.weights = std::move(model->constants);
   }
   return compiled;
+}
+
+// After a compilation, and after an image was opened.
+void report_unused_plugins(Session& session, const CompileArguments& arguments,
+                           const compiler::CompileReport& report) {
+  std::vector<std::string> passes;
+  for (const auto& [name, changes] : report.pass_changes) passes.push_back(name);
+  arguments.plugins().report_unused(session, "model", report.kernels, passes);
+}
+void report_unused_plugins(Session& session, const CompileArguments& arguments,
+                           const DvtImage& image) {
+  std::vector<std::string> kernels;
+  for (const exec::KernelRefView& kernel : image.view.kernel_refs) kernels.push_back(kernel.name);
+  arguments.plugins().report_unused(session, "image", kernels, {});
 }
 
 Status only_for_models(const std::vector<std::string>& given, const char* what) {
@@ -112,8 +127,10 @@ Result<compiler::CompiledImage> compile_model(Session& session, const std::strin
     Status status = only_for_models(compile_arguments.given(options),
                                     "a text image says its target and shapes itself");
     if (!status.ok()) return status;
-    return assemble(path, compile_arguments.plugin_kernels(),
-                    compile_arguments.takes_external_weights());
+    auto assembled = assemble(path, compile_arguments.plugin_kernels(),
+                              compile_arguments.takes_external_weights());
+    if (assembled.ok()) report_unused_plugins(session, compile_arguments, assembled->report);
+    return assembled;
   }
   if (*kind == ModelKind::kImage) {
     return usage_error(
@@ -130,6 +147,7 @@ Result<compiler::CompiledImage> compile_model(Session& session, const std::strin
   if (!compiled.ok()) return compiled;
   Status status = session.check_files(options, compiled->report.external_files);
   if (!status.ok()) return status;
+  report_unused_plugins(session, compile_arguments, compiled->report);
   return compiled;
 }
 
@@ -163,6 +181,7 @@ Result<LoadedModel> open_model(Session& session, const std::string& path,
     if (!model.ok()) return model;
     status = session.check_files(options, weights_beside(path, model->image->mapping.bytes()));
     if (!status.ok()) return status;
+    report_unused_plugins(session, compile_arguments, *model->image);
     return model;
   }
   const double begin = now_ns();

@@ -48,6 +48,16 @@ fs::path normal_path(const std::string& path) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
+// Whether `path` may be what a command that fills `folder` names a file of its own.
+bool is_named_in(const std::string& folder, const std::string& path) {
+  const fs::path file = normal_path(path);
+  if (file.parent_path() != normal_path(folder)) return false;
+  const std::string name = file.filename().string();
+  const bool is_numbered = !name.empty() && name.front() >= '0' && name.front() <= '9' &&
+                           (name.ends_with(".npy") || name.ends_with(".txt"));
+  return is_numbered || name == "values.json";
+}
+
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code error;
   if (fs::equivalent(a, b, error)) return true;
@@ -78,13 +88,22 @@ CLI::Validator bounded(const char* kind, Bounds<T> bounds, Parse parse) {
           ""};
 }
 
+// No option has a use for an empty value: a script's variable was not set.
+CLI::Validator not_empty() {
+  return {[](std::string& text) {
+            return text.empty() ? std::string("it needs a value") : std::string();
+          },
+          ""};
+}
+
 }  // namespace
 
 void OptionSet::add(const std::string& flags, std::string& target, const std::string& help,
                     const std::string& why, FileUse use) {
+  CLI::Option* option = app_.add_option(flags, target, help);
+  option->check(not_empty());
   Entry& entry = remember(
-      app_.add_option(flags, target, help), [&target] { return target.empty() ? "-" : target; },
-      why);
+      option, [&target] { return target.empty() ? "-" : target; }, why);
   entry.use = use;
   entry.paths = [&target, use] {
     if (target.empty()) return std::vector<std::string>();
@@ -96,6 +115,7 @@ void OptionSet::add(const std::string& flags, std::vector<std::string>& target,
                     const std::string& help, const std::string& why, FileUse use) {
   CLI::Option* option = app_.add_option(flags, target, help);
   option->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  option->check(not_empty());
   Entry& entry = remember(
       option,
       [&target] { return target.empty() ? "-" : fmt::format("{}", fmt::join(target, " ")); }, why);
@@ -179,23 +199,31 @@ std::optional<OptionSet::Conflict> OptionSet::file_conflict(
     std::span<const std::string> also_read) const {
   struct File {
     std::string option, path;
-    bool written;
+    FileUse use;
+    [[nodiscard]] bool is_written() const {
+      return use == FileUse::kWritten || use == FileUse::kWrittenFolder;
+    }
+    [[nodiscard]] bool meets(const File& other) const {
+      return same_file(path, other.path) ||
+             (use == FileUse::kWrittenFolder && is_named_in(path, other.path));
+    }
   };
   std::vector<File> files;
   for (const Entry& entry : entries_) {
     if (entry.use == FileUse::kNone) continue;
     for (std::string& path : entry.paths()) {
-      files.push_back({entry.name, std::move(path), entry.use == FileUse::kWritten});
+      files.push_back({entry.name, std::move(path), entry.use});
     }
   }
-  for (const std::string& path : also_read) files.push_back({"the model's weights", path, false});
+  for (const std::string& path : also_read) {
+    files.push_back({"the model's weights", path, FileUse::kRead});
+  }
   for (size_t i = 0; i < files.size(); ++i) {
-    if (!files[i].written) continue;
+    if (!files[i].is_written()) continue;
     for (size_t j = 0; j < files.size(); ++j) {
-      // Two outputs meet once.
-      const bool met = i == j || (files[j].written && j < i);
-      if (met || !same_file(files[i].path, files[j].path)) continue;
-      return Conflict{files[i].option, files[i].path, files[j].option, files[j].path};
+      if (i == j || !files[i].meets(files[j])) continue;
+      return Conflict{files[i].option, files[i].path, files[j].option, files[j].path,
+                      !same_file(files[i].path, files[j].path)};
     }
   }
   return std::nullopt;

@@ -38,6 +38,7 @@ enum class FileUse {
   kReadPaths,   // Of a list: values are paths, nothing else.
   kReadFolder,  // Its *.pb files, and those of its folders.
   kWritten,
+  kWrittenFolder,  // Files that the command names: values.json, 00000.npy, 00_pass.txt.
 };
 
 // Values that an option takes, both ends included.
@@ -71,7 +72,7 @@ class OptionSet {
   void resolve(std::string_view name, std::string value, std::string why);
   // Leaves the options of a group out of effective(), since they do not apply to this run.
   void hide(std::string_view group);
-  // True when the option appeared on the command line. Precondition: it was added.
+  // True when the option appeared on the command line.
   [[nodiscard]] bool given(std::string_view name) const;
 
   // A file that would be written although another option reads or writes it, under whatever
@@ -80,6 +81,7 @@ class OptionSet {
   struct Conflict {
     std::string written, written_path;  // Option and path.
     std::string other, other_path;
+    bool is_in_folder;  // The other is a file in the folder that is written.
   };
   [[nodiscard]] std::optional<Conflict> file_conflict(
       std::span<const std::string> also_read = {}) const;

@@ -26,8 +26,11 @@ class PlanCommand final : public Command {
 
   void add_options(OptionSet& options) override {
     options.group("Model");
-    options.add("intervals,-m,--model", path_, "CSV file with columns id,lower,upper,size", "",
-                FileUse::kRead);
+    options.add(
+        "intervals,-m,--model", path_,
+        "CSV file with columns id,lower,upper,size and, where wanted, offset (fixes a value) "
+        "and alignment",
+        "", FileUse::kRead);
     options.group("Compile");
     options.add("--capacity", capacity_, {.min = 1, .max = INT64_MAX},
                 "Bytes that the plan has to fit; it need not be smaller",

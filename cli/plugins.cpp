@@ -1,5 +1,7 @@
 #include "cli/plugins.hpp"
 
+#include <algorithm>
+
 #include "cli/session.hpp"
 #include "cli/stage.hpp"
 
@@ -22,6 +24,31 @@ Status PluginArguments::load() {
     tables_.push_back(plugin->kernels);
   }
   return {};
+}
+
+void PluginArguments::report_unused(Session& session, std::string_view where,
+                                    std::span<const std::string> kernels,
+                                    std::span<const std::string> passes) const {
+  const auto lists = [](std::span<const std::string> names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const DvtPlugin* plugin : plugins_) {
+    const std::span theirs(plugin->kernels.kernels, plugin->kernels.count);
+    const std::span rewrites(plugin->passes, plugin->pass_count);
+    const bool used =
+        std::any_of(theirs.begin(), theirs.end(),
+                    [&](const DvtKernel& kernel) { return lists(kernels, kernel.name); }) ||
+        std::any_of(rewrites.begin(), rewrites.end(),
+                    [&](const DvtPluginPass& pass) { return lists(passes, pass.name); });
+    if (used) continue;
+    Json& unused = session.result()["unused_plugins"];
+    // `tune` compiles twice.
+    if (std::find(unused.begin(), unused.end(), Json(plugin->name)) != unused.end()) continue;
+    session.warn("plug-in {} does nothing here: the {} needs none of its kernels{}", plugin->name,
+                 where,
+                 rewrites.empty() || where == "image" ? "" : ", and its rewrites found no match");
+    unused.push_back(plugin->name);
+  }
 }
 
 }  // namespace davit::cli

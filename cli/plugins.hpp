@@ -5,7 +5,9 @@
 // Memory   Plug-ins stay loaded until the process ends.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.hpp"
@@ -14,12 +16,18 @@
 
 namespace davit::cli {
 
+class Session;
+
 class PluginArguments {
  public:
   // Adds --plugin to the group that is current.
   void add_options(OptionSet& options);
   // Loads what was named; once.
   Status load();
+  // Warns of plug-ins that do nothing here: none of `kernels` is theirs, nor one of `passes`, those
+  // that changed something. `where`: "model" or "image".
+  void report_unused(Session& session, std::string_view where, std::span<const std::string> kernels,
+                     std::span<const std::string> passes) const;
 
   [[nodiscard]] const std::vector<const DvtPlugin*>& plugins() const { return plugins_; }
   [[nodiscard]] const std::vector<DvtKernelTable>& kernel_tables() const { return tables_; }

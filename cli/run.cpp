@@ -116,8 +116,8 @@ void RunCommand::add_options(OptionSet& options) {
   tolerances_.add(options);
   options.add("--iterations", iterations_, kIterations, "Times to run", "once");
   execution_.add_run(options);
-  execution_.add_device(options);
   options.add("--watch", watch_, "On SIGUSR1, say who waits for whom (runs are observed)", "");
+  execution_.add_device(options);
   options.group("Report");
   options.add("--profile", profile_, "Tables of time by node and by operator (separate runs)", "");
   options.add("--profile-csv", profile_csv_, "Write the profile of every node to this file",
@@ -135,7 +135,7 @@ void RunCommand::add_options(OptionSet& options) {
               "Save the results of nodes whose path has a match of this regular expression",
               "none");
   options.add("--dump-dir", dump_folder_, "Folder for them, with an index: values.json", "",
-              FileUse::kWritten);
+              FileUse::kWrittenFolder);
   execution_.add_report(options);
 }
 
@@ -416,8 +416,7 @@ Status RunCommand::record_trace(Runner& runner) {
 Status RunCommand::write_trace() {
   set_stage("trace");
   trace::TraceWriter writer;
-  writer.metadata("model", execution_.model());
-  writer.metadata("target", model_.target);
+  execution_trace_->describe(writer);
   writer.process(1, "davit host (CLOCK_MONOTONIC)", 0);
   execution_trace_->append_to(writer, 1);
   if (device_.npu) npu::add_trace(writer, device_.npu.get(), 2);

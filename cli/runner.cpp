@@ -135,7 +135,7 @@ Status Runner::unload() {
 
 Result<std::vector<HostTensor>> make_inputs(std::span<const PortType> ports,
                                             const std::vector<std::string>& forms, uint64_t seed,
-                                            std::vector<std::string>* sources) {
+                                            std::vector<InputSource>& sources) {
   std::vector<std::string> chosen(ports.size());
   uint32_t next_unnamed = 0;
   for (const std::string& form : forms) {
@@ -154,13 +154,13 @@ Result<std::vector<HostTensor>> make_inputs(std::span<const PortType> ports,
   std::vector<HostTensor> inputs;
   for (size_t i = 0; i < ports.size(); ++i) {
     const std::string form = chosen[i].empty() ? "random" : chosen[i];
-    if (sources != nullptr) {
-      sources->push_back(form.starts_with("random") ? fmt::format("{}, seed {}", form, seed + i)
-                                                    : form);
-    }
     auto input = make_input(ports[i], form, seed + i);
     if (!input.ok()) return std::move(input.status());
-    if (sources != nullptr && ports[i].is_dynamic) sources->back() += ", " + input->type_text();
+    InputSource source{
+        .text = form.starts_with("random") ? fmt::format("{}, seed {}", form, seed + i) : form,
+        .open_dims_are_one = ports[i].is_dynamic && (form == "random" || form == "zeros")};
+    if (ports[i].is_dynamic) source.text += ", " + input->type_text();
+    sources.push_back(std::move(source));
     inputs.push_back(std::move(*input));
   }
   return inputs;

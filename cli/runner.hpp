@@ -68,11 +68,17 @@ class Runner {
   double create_ns_ = 0;
 };
 
+// What an input is made of.
+struct InputSource {
+  std::string text;                // "random, seed 3"
+  bool open_dims_are_one = false;  // Nobody said what they are.
+};
+
 // Inputs of `ports` from the forms of --input; those not named are "random". Input i of a set is
-// filled from seed + i.
+// filled from seed + i. `sources`: one for each, on success.
 Result<std::vector<HostTensor>> make_inputs(std::span<const PortType> ports,
                                             const std::vector<std::string>& forms, uint64_t seed,
-                                            std::vector<std::string>* sources);
+                                            std::vector<InputSource>& sources);
 
 // Model, sizes and load times, to stdout and JSON.
 void report_model(Session& session, const std::string& path, const LoadedModel& model,

@@ -131,8 +131,14 @@ Status Session::check_files(const OptionSet& options, std::span<const std::strin
     const std::lock_guard lock(settings_mutex_);
     json_path_.clear();
   }
-  return usage_error(fmt::format("{} {} and {} {} are one file", conflict->written,
-                                 conflict->written_path, conflict->other, conflict->other_path),
+  const std::string written = fmt::format("{} {}", conflict->written, conflict->written_path);
+  const std::string other = fmt::format("{} {}", conflict->other, conflict->other_path);
+  if (conflict->is_in_folder) {
+    return usage_error(
+        fmt::format("{} is in {}, where files of such names are written", other, written),
+        fmt::format("give {} a folder of its own", conflict->written));
+  }
+  return usage_error(fmt::format("{} and {} are one file", written, other),
                      fmt::format("give {} a path of its own", conflict->written));
 }
 
@@ -227,9 +233,25 @@ void Session::finish_now(const Status& status) {
   _exit(code);
 }
 
-int Session::finish_with(const Status& status, const Json& result) {
+void Session::set_node_hint(std::string hint) {
+  const std::lock_guard lock(settings_mutex_);
+  node_hint_ = std::move(hint);
+}
+
+Status Session::with_hint(const Status& status) {
+  if (status.ok()) return {};
+  ErrorDetail detail = status.detail();
+  const bool is_of_node = !detail.node.empty() &&
+                          (detail.code == DVT_INVALID_ARGUMENT || detail.code == DVT_KERNEL_FAILED);
+  const std::lock_guard lock(settings_mutex_);
+  if (is_of_node && detail.hint.empty()) detail.hint = node_hint_;
+  return Status(std::move(detail));
+}
+
+int Session::finish_with(const Status& ended, const Json& result) {
   // Whoever comes second waits until the process ends.
   while (finishing_.exchange(true)) pause();
+  const Status status = with_hint(ended);
   Exit exit = Exit::kOk;
   std::string stage = current_stage();
   std::string reason;

@@ -88,6 +88,8 @@ class Session {
   [[nodiscard]] Json& result() { return result_; }
 
   // ---- The end ----------------------------------------------------------------------------
+  // What to do when a node fails from here on and its error has no hint.
+  void set_node_hint(std::string hint);
   // Outputs differ from what was expected: the run ends with exit code 1.
   void set_mismatch(std::string message) { mismatch_ = std::move(message); }
   // Writes --json, the error's details and the last line; returns the exit code.
@@ -98,13 +100,15 @@ class Session {
 
  private:
   static void write(std::FILE* stream, const std::string& text);
-  int finish_with(const Status& status, const Json& result);
+  int finish_with(const Status& ended, const Json& result);
+  [[nodiscard]] Status with_hint(const Status& status);  // node_hint_, where it applies.
   [[nodiscard]] Json document(const Status& status, const std::string& stage, Exit exit,
                               const Json& result);
 
   std::vector<std::string> arguments_;
   std::string command_;
-  std::mutex settings_mutex_;  // For what finish_now() reads: the settings and json_path_.
+  std::mutex settings_mutex_;  // For what finish_now() reads: the next two and json_path_.
+  std::string node_hint_;
   std::vector<Setting> settings_;
   Json result_ = Json::object();
   std::optional<std::string> mismatch_;

@@ -22,7 +22,7 @@ class TuneCommand final : public Command {
   }
 
   void add_options(OptionSet& options) override {
-    execution_.add_model(options);
+    execution_.add_cpu_model(options);
     options.add("-o,--output", output_, "Image file to write", "", FileUse::kWritten);
     options.group("Tune");
     options.add("--workers", workers_, {.min = 0, .max = 64},
@@ -62,9 +62,6 @@ class TuneCommand final : public Command {
     Status status = execution_.check(options);
     if (!status.ok()) return status;
     if (output_.empty()) return usage_error("-o/--output is needed", "davit tune MODEL -o IMAGE");
-    if (execution_.target() != "cpu") {
-      return usage_error("tune measures this machine: --target must be cpu");
-    }
     auto kind = model_kind(execution_.model());
     if (!kind.ok()) return std::move(kind.status());
     if (*kind == ModelKind::kOnnx) return {};

@@ -52,6 +52,11 @@ class VerifyCommand final : public Command {
       return status;
     }
     report(session, *image, image->mapping.bytes(), now_ns() - begin);
+    std::vector<std::string> kernels;
+    for (const exec::KernelRefView& kernel : image->view.kernel_refs) {
+      kernels.push_back(kernel.name);
+    }
+    plugins_.report_unused(session, "image", kernels, {});
     return liveness_ ? report_liveness(session, image->view) : Status();
   }
 
@@ -90,9 +95,10 @@ void VerifyCommand::report(Session& session, const DvtImage& image,
   std::memcpy(&header, bytes.data(), sizeof header);
   const std::string digest = hex(header.digest);
   const exec::ImageView& view = image.view;
-  session.print("Image {}: format {}.{}, target {}, {}, by {}\n", path_, header.version_major,
+  const std::string producer = view.provenance.producer;
+  session.print("Image {}: format {}.{}, target {}, {}{}{}\n", path_, header.version_major,
                 header.version_minor, view.target_name, format_bytes(view.file_bytes),
-                view.provenance.producer);
+                producer.empty() ? "" : ", producer: ", producer);
   session.print("  digest      {} (header and segment table)\n", digest);
   Json segments = Json::array();
   for (uint32_t i = 0; i < header.segment_count; ++i) {

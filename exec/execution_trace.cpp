@@ -222,6 +222,13 @@ std::vector<std::vector<ExecutionTrace::Seen>> ExecutionTrace::events_by_run() c
   return by_run;
 }
 
+void ExecutionTrace::describe(trace::TraceWriter& writer) const {
+  writer.metadata("davit", dvt_version());
+  writer.metadata("clock", "CLOCK_MONOTONIC of the host");
+  writer.metadata("image", image_->view.provenance.source_name);
+  writer.metadata("target", image_->view.target_name);
+}
+
 void ExecutionTrace::append_to(trace::TraceWriter& writer, uint32_t pid) const {
   append_rows(writer, pid);
   const std::vector<std::vector<Seen>> events = events_by_run();
@@ -270,9 +277,7 @@ Status EnvironmentTrace::write() const {
   if (pid != owner_pid_) path = with_suffix(path, "." + std::to_string(pid));
   if (executor_id_ > 1) path = with_suffix(path, "." + std::to_string(executor_id_));
   trace::TraceWriter writer;
-  writer.metadata("davit", dvt_version());
-  writer.metadata("clock", "CLOCK_MONOTONIC of the host");
-  writer.metadata("image", trace_.image().provenance.source_name);
+  trace_.describe(writer);
   const std::string name = std::string("davit ") + trace_.image().target_name;
   writer.process(static_cast<uint32_t>(pid), name, 0);
   trace_.append_to(writer, static_cast<uint32_t>(pid));

@@ -43,6 +43,8 @@ class ExecutionTrace {
   // A DvtNodeObserver; `self` is an ExecutionTrace.
   static void observe(void* self, const DvtNodeEvent* event);
 
+  // What docs/trace.md lists of every trace: runtime, clock, image, target.
+  void describe(trace::TraceWriter& writer) const;
   // Adds a row for each worker of this executor to process `pid`, which the caller names.
   void append_to(trace::TraceWriter& writer, uint32_t pid) const;
 

@@ -307,7 +307,12 @@ Status resolve_kernels(std::span<const DvtKernelTable> tables, DvtKernelTable co
       Status status =
           failed(DVT_UNSUPPORTED, "kernels[%u]: there is no kernel \"%s\"", i, ref.name);
       status.detail().op = ref.name;
-      status.detail().hint = "pass the table that has it in DvtImageOptions.kernel_tables";
+      const bool generated = std::string_view(ref.name).starts_with("generated.");
+      status.detail().hint =
+          generated ? "the image brings no machine code for it: text forms leave code out; compile "
+                      "the model with --isa"
+                    : "pass the table that has it in DvtImageOptions.kernel_tables, or give its "
+                      "plug-in with --plugin";
       return status;
     }
     if (Status s = check_kernel_ref(ref, *found->second, i); !s.ok()) return s;

@@ -308,6 +308,7 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   for (const image::Graph& graph : model.graphs) {
     if (graph.role == image::GraphRole::kMain) report.image_nodes = uint32_t(graph.nodes.size());
   }
+  for (const image::KernelRef& kernel : model.kernels) report.kernels.push_back(kernel.name);
   report.arena_bytes = model.arena_bytes;
   report.lower_bound_bytes = model.lower_bound_bytes;
   report.constant_bytes = model.constants.size();

@@ -237,7 +237,8 @@ Status override_parameter(Parameters& parameters, std::string_view assignment) {
                          ? std::nullopt
                          : parse_number(trim(assignment.substr(equals + 1)));
   if (!value) {
-    return invalid("malformed override", std::string(assignment), "key=number");
+    return invalid("malformed override '" + std::string(assignment) + "'", std::string(assignment),
+                   "key=number");
   }
   const std::string key(trim(assignment.substr(0, equals)));
   auto line = std::find_if(parameters.lines.begin(), parameters.lines.end(),
@@ -247,7 +248,7 @@ Status override_parameter(Parameters& parameters, std::string_view assignment) {
   if (line != parameters.lines.end()) {
     unit = line->unit;
   } else if (!op) {
-    return invalid("override of an unknown parameter", key, {},
+    return invalid("override of an unknown parameter '" + key + "'", key, {},
                    "`davit doctor` lists all parameters");
   }
   Parameters changed = parameters;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # demo.sh BUILD MODELS: renders a sentence, compiles the recogniser for both targets, reads the
-# sentence on both. Called by `./dev demo`.
+# sentence on both. Called by `./dev demo`. Prints absolute paths: its caller may stand anywhere.
 set -euo pipefail
+build=$(realpath "$1") models=$(realpath "$2")
 cd "$(dirname "$0")/../.."
-build=$1 models=$2
 out=$build/demo
 mkdir -p "$out"
 

@@ -3,7 +3,7 @@
  * headers alone:
  *
  *   cc -std=c11 -O2 -shared -fPIC $(pkg-config --cflags davit) acme.c -o acme.so -lm
- *   davit run model.onnx --plugin ./acme.so
+ *   davit run swish.onnx --plugin ./acme.so --profile
  */
 #include <math.h>
 #include <stdbool.h>

@@ -234,16 +234,21 @@ Status check_supported(const ir::Module& module) {
   }
   if (nodes_of_operator.empty()) return {};
   std::string list;
+  bool is_foreign = false;  // Of a domain that is not ONNX's.
   for (const auto& [op, nodes] : nodes_of_operator) {
+    is_foreign = is_foreign || !op.starts_with("ai.onnx");
     if (!list.empty()) list += "; ";
     list += op;
     list += ": ";
     list += nodes;
   }
   const size_t count = nodes_of_operator.size();
-  return {DVT_UNSUPPORTED, DVT_STAGE_CHECK,
-          std::to_string(count) + (count == 1 ? " operator is" : " operators are") +
-              " not supported: " + list};
+  return Status(ErrorDetail{
+      .code = DVT_UNSUPPORTED,
+      .stage = DVT_STAGE_CHECK,
+      .message = std::to_string(count) + (count == 1 ? " operator is" : " operators are") +
+                 " not supported: " + list,
+      .hint = is_foreign ? "operators of other domains come from plug-ins: --plugin FILE" : ""});
 }
 
 std::span<const Pass> all_passes() {

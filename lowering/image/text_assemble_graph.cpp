@@ -122,7 +122,9 @@ Status Assembler::parse_kernel_name(uint32_t& kernel) {
   if (!added) return {};
   const DvtKernel* known = kernels_.find(name);
   if (known == nullptr) {
-    return lexer_.error(token, "unknown kernel " + quote(name) + "; declare it with a kernel line");
+    return lexer_.error(token,
+                        "unknown kernel " + quote(name) +
+                            "; declare it with a kernel line, or give its plug-in with --plugin");
   }
   model_.kernels.push_back({name, known->abi_version, known->flags});
   return {};

@@ -149,13 +149,20 @@ Result<IntervalTable> parse_intervals(std::string_view text) {
 }
 
 std::string print_offsets(const IntervalTable& table, std::span<const uint64_t> offsets) {
-  std::string out = "id,lower,upper,size,offset\n";
+  std::vector<std::string> alignments;  // By value; empty cells for those without.
+  for (const auto& alignment : table.constraints.alignments) {
+    alignments.resize(table.intervals.size());
+    alignments[alignment.value] = std::to_string(alignment.bytes);
+  }
+  std::string out = "id,lower,upper,size,offset";
+  out += alignments.empty() ? "\n" : ",alignment\n";
   for (size_t i = 0; i < table.intervals.size(); ++i) {
     const Interval& interval = table.intervals[i];
     out += table.ids[i];
     for (const uint64_t number : {interval.lower, interval.upper, interval.size, offsets[i]}) {
       out += ',' + std::to_string(number);
     }
+    if (!alignments.empty()) out += ',' + alignments[i];
     out += '\n';
   }
   return out;

@@ -29,7 +29,8 @@ struct IntervalTable {
 // DVT_INVALID_IMAGE.
 Result<IntervalTable> parse_intervals(std::string_view text);
 
-// The table with a column of offsets, one for each interval.
+// The table with a column of offsets, one for each interval; with the column alignment where some
+// have one.
 std::string print_offsets(const IntervalTable& table, std::span<const uint64_t> offsets);
 
 }  // namespace davit::lowering

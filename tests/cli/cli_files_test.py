@@ -340,6 +340,25 @@ class SameFileTest(tool.ToolTest):
         self.refused("compile", "model.onnx", "-o", "new", "--save-passes", "folder/../new/",
                      names=["--save-passes", "--output"])
 
+    def test_folders_have_files_of_their_own(self):
+        image = os.path.basename(self.image())
+        for arguments in (
+                ["run", image, "--dump-nodes", ".", "--dump-dir", "new", "--json", "new/values.json"],
+                ["run", image, "--dump-nodes", ".", "--dump-dir", "new/.", "--output-data",
+                 "y=@./new/00000.npy"],
+                ["compile", "model.onnx", "-o", "new/00_bind_shapes.txt", "--save-passes", "new"],
+                ["compile", "new/00_model.txt", "-o", "m.davit", "--save-passes", "new"]):
+            result = davit(*arguments, cwd=self.folder)
+            self.check_failed(result, 2, "usage", "where files of such names are written")
+            self.assertIn("new/", result.last)
+            self.assertFalse(os.path.exists(self.path("new")))
+        # Others may lie there.
+        relu = tool.onnx_model([("Relu", "", "act", ["x"], ["y"])], [("x", F32, [2])],
+                               [("y", F32, [2])])
+        self.path("model.onnx", relu)
+        self.check_passed(davit("compile", "model.onnx", "-o", "model.davit", "--save-passes", ".",
+                                "--json", "report.json", cwd=self.folder))
+
     def test_different_files_are_fine(self):
         image = self.image()
         x = self.path("x.npy", tool.npy("<f4", [4], [1, 2, 3, 4], "f"))
@@ -399,6 +418,21 @@ class DumpTest(tool.ToolTest):
         with open(image, "rb") as one, open(again, "rb") as two:
             self.assertEqual(one.read(), two.read())
 
+    def test_text_of_an_image_with_machine_code(self):
+        weights = (tool.field(1, 0, 8) + tool.field(1, 0, 8) + tool.field(2, 0, F32) +
+                   tool.field(8, 2, b"w") + tool.field(9, 2, b"\0\0\x80?" * 64))
+        model = tool.onnx_model([("MatMul", "", "mm", ["x", "w"], ["y"])], [("x", F32, [8, 8])],
+                                [("y", F32, [8, 8])], initializers=[weights])
+        image, text = self.path("code.davit"), self.path("code.txt")
+        self.check_passed(davit("compile", self.path("code.onnx", model), "-o", image, "--isa",
+                                "baseline", "--no-cache"))
+        self.check_passed(davit("dump", image, "-o", text))
+        result = davit("compile", text, "-o", image)
+        self.check_failed(result, 4, "check", "there is no kernel \"generated.MatMul")
+        self.assertIn("text forms leave code out", result.err)
+        self.assertIn("--isa", result.err)
+        self.assertNotIn("kernel_tables", result.err)
+
     def test_json_and_dot(self):
         image = self.image()
         document = tool.json.loads(davit("dump", image, "--format", "json").out)
@@ -420,6 +454,33 @@ class DumpTest(tool.ToolTest):
         self.check_passed(result)
         with open(out, encoding="utf-8") as file:
             self.assertEqual(file.read(), plan + schedule)
+
+    def test_what_a_model_takes_and_gives(self):
+        result, document = self.davit_json("dump", self.image(), "--io")
+        self.assertEqual(result.code, 0, result.err)
+        self.assertRegex(result.out, r"input +k +i64 +\[2\]")
+        self.assertRegex(result.out, r"output +y +f32 +\[4\]")
+        self.assertEqual(document["result"]["inputs"],
+                         [{"name": "x", "type": "f32", "dims": [4]},
+                          {"name": "k", "type": "i64", "dims": [2]}])
+        # Of a model, as it is: an open dimension by its symbol.
+        path = self.path("free.onnx", tool.onnx_model(
+            [("Relu", "", "r", ["in:0"], ["y"])], [("in:0", F32, ["Nb", 3, 8])],
+            [("y", F32, ["Nb", 3, 8])]))
+        result, document = self.davit_json("dump", path, "--io")
+        self.assertEqual(result.code, 0, result.err)
+        self.assertRegex(result.out, r"input +in:0 +f32 +\[Nb, 3, 8\]")
+        self.assertEqual(document["result"]["inputs"][0]["dims"], ["Nb", 3, 8])
+        image = self.path("free.davit")
+        self.check_passed(davit("compile", path, "-o", image))
+        self.assertRegex(davit("dump", image, "--io").out, r"output +y +f32 +\[Nb, 3, 8\]")
+        for option, words in (("--schedule", "no schedule"), ("--memory-plan", "no memory plan")):
+            result = davit("dump", path, "--io", option)
+            self.assertEqual(result.code, 2)
+            self.assertIn(words, result.err)
+        self.assertIn("--format does not go with --io",
+                      davit("dump", image, "--io", "--format", "json").err)
+        self.assertIn("dump --io takes models", davit("dump", path).err)
 
     def test_bad_formats(self):
         image = self.image()
@@ -460,6 +521,13 @@ DestroyStream() {stream=0}
 
 
 class VerifyTest(tool.ToolTest):
+
+    def test_says_who_made_it(self):
+        line = davit("verify", self.image()).out.splitlines()[1]
+        self.assertRegex(line, r"target cpu, [0-9.]+ k?B$")
+        text = tool.IMAGE_TEXT.replace("arena", 'producer "by hand"\narena')
+        line = davit("verify", self.image(text)).out.splitlines()[1]
+        self.assertTrue(line.endswith(", producer: by hand"), line)
 
     def test_says_what_was_checked(self):
         result, document = self.davit_json("verify", self.image())

@@ -33,6 +33,19 @@ class FrameTest(tool.ToolTest):
         self.assertEqual(davit("--help").code, 0)
         self.assertEqual(davit("--version").code, 0)
 
+    def test_help_offers_what_there_is(self):
+        run = davit("run", "--help").out
+        self.assertIn("@FILE.pb", run)
+        self.assertIn("random:2x4", run)
+        # The groups of --help, each with its options.
+        device = run[run.index("Device"):run.index("Report")]
+        self.assertNotIn("--watch", device)
+        self.assertNotIn("--target", davit("tune", "--help").out)
+        plan = davit("plan", "--help").out
+        self.assertIn("alignment", plan)
+        for word in ("ONNX", "SVG"):
+            self.assertIn(word, davit("--help").out)
+
     def test_unknown_option_names_the_nearest(self):
         for command in COMMANDS:
             result = davit(command, "--jsno", "x")
@@ -54,6 +67,9 @@ class FrameTest(tool.ToolTest):
             self.assertEqual(davit(command).code, 2)
         self.check_failed(davit("verify", "a", "b"), 2, "usage", "unexpected argument 'b'")
         self.check_failed(davit("verify", "--json=", "a"), 2, "usage", "--json needs a value")
+        for arguments in (["verify", "a", "--json", ""], ["run", "a", "--input", ""],
+                          ["run", "a", "--trace", ""], ["verify", ""]):
+            self.check_failed(davit(*arguments), 2, "usage", "it needs a value")
         self.check_failed(davit("bench", "a", "--duration", "soon"), 2, "usage", "--duration")
 
     def test_numbers_outside_their_bounds(self):

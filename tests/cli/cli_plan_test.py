@@ -85,7 +85,8 @@ class PlanTest(tool.ToolTest):
                           "a,0,4,64,128,\nb,0,2,128,,\nc,2,4,100,,32\n")
         out = self.path("plan.csv")
         self.check_passed(davit("plan", table, "-o", out))
-        self.assertIn("a,0,4,64,128\n", read(out))
+        self.assertIn("a,0,4,64,128,\n", read(out))
+        self.assertRegex(read(out), r"c,2,4,100,\d+,32\n")
         # Every offset is fixed now: the command checks the plan.
         result, document = self.davit_json("plan", out)
         self.check_passed(result)
@@ -172,6 +173,7 @@ class ImagePlanTest(tool.ToolTest):
 
     def test_formats_that_a_plan_has_not(self):
         image = self.image(IMAGE_TEXT)
+        self.assertIn("--format svg needs --memory-plan", davit("dump", image, "--format", "svg").err)
         for arguments in (["--memory-plan", "--format", "dot"], ["--format", "svg"],
                           ["--schedule", "--format", "json"],
                           ["--schedule", "--memory-plan", "--format", "json"]):

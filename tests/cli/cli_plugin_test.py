@@ -2,12 +2,14 @@
 
 import os
 import subprocess
+import sys
 import unittest
 
 import tool
 from tool import davit
 
 ACME = os.environ["DAVIT_ACME_PLUGIN"]
+EXAMPLE = os.environ["DAVIT_PLUGIN_EXAMPLE"]
 
 
 class PluginTest(tool.ToolTest):
@@ -60,6 +62,60 @@ class PluginTest(tool.ToolTest):
         self.check_passed(result)
         self.assertIn("3 in the image", result.out)
         self.check_passed(davit("compare", model, "--plugin", ACME))
+
+    def test_the_model_of_the_example(self):
+        with open(os.path.join(EXAMPLE, "swish.onnx"), "rb") as file:
+            checked_in = file.read()
+        made = self.path("swish.onnx")
+        subprocess.run([sys.executable, os.path.join(EXAMPLE, "make_model.py"), made], check=True)
+        with open(made, "rb") as file:
+            self.assertEqual(file.read(), checked_in)
+        result = davit("run", made, "--plugin", ACME, "--profile", "--verbose")
+        self.check_passed(result)
+        self.assertNotIn("does nothing", result.err)
+        self.assertIn("acme_fuse_swish", result.err)
+        for operator in ("acme::MovingAverage", "acme::Swish"):
+            self.assertIn(operator, result.out)
+
+    def test_a_plugin_that_does_nothing_is_said(self):
+        relu = self.path("r.onnx", tool.onnx_model([("Relu", "", "r", ["x"], ["y"])],
+                                                   [("x", 1, [4])], [("y", 1, [4])]))
+        image, text = self.path("r.davit"), self.path("r.txt")
+        result, document = self.davit_json("compile", relu, "-o", image, "--plugin", ACME)
+        self.check_passed(result)
+        self.assertIn("warning: plug-in acme does nothing here: the model needs none of its kernels, "
+                      "and its rewrites found no match", result.err)
+        self.assertEqual(document["result"]["unused_plugins"], ["acme"])
+        self.check_passed(davit("dump", image, "-o", text))
+        for arguments in (["run", image], ["verify", image], ["run", relu], ["run", text]):
+            result = davit(*arguments, "--plugin", ACME, "--quiet")
+            self.check_passed(result)
+            self.assertIn("plug-in acme does nothing here", result.err)
+        # Once, though tune compiles twice.
+        result, document = self.davit_json("tune", relu, "-o", image, "--workers", "2", "--plugin",
+                                           ACME)
+        self.check_passed(result)
+        self.assertEqual(result.err.count("does nothing here"), 1)
+        self.assertEqual(document["result"]["unused_plugins"], ["acme"])
+
+    def test_hints_name_the_option(self):
+        model, image, text = self.model(), self.path("m.davit"), self.path("m.txt")
+        self.assertIn("--plugin", davit("compile", model, "-o", image).err)
+        self.check_passed(davit("compile", model, "-o", image, "--plugin", ACME))
+        self.assertIn("--plugin", davit("run", image).err)
+        self.check_passed(davit("dump", image, "-o", text))
+        # The text declares its kernels; what they check takes the plug-in.
+        self.assertIn("--plugin", davit("compile", text, "-o", image).err)
+        with open(text, encoding="utf-8") as file:
+            lines = [line for line in file if not line.startswith("kernel ")]
+        undeclared = self.path("u.txt", "".join(lines))
+        result = davit("compile", undeclared, "-o", image)
+        self.check_failed(result, 3, "parse", "give its plug-in with --plugin")
+        self.check_passed(davit("compile", text, "-o", image, "--plugin", ACME))
+        # ONNX's own operators are in no plug-in.
+        model = self.path("n.onnx", tool.onnx_model([("Nonsense", "", "n", ["x"], ["y"])],
+                                                    [("x", 1, [4])], [("y", 1, [4])]))
+        self.assertNotIn("--plugin", davit("compile", model, "-o", image, "--quiet").err)
 
     def test_an_image_needs_the_kernels(self):
         model, image = self.model(), self.path("m.davit")

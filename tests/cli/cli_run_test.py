@@ -120,9 +120,18 @@ class RunTest(tool.ToolTest):
             rows = list(csv.DictReader(file))
         self.assertEqual([r["origin"] for r in rows], ["block/add_1", "copy_1"])
         with open(trace, encoding="utf-8") as file:
-            events = tool.json.load(file)["traceEvents"]
-        slices = [e for e in events if e["ph"] == "X"]
+            document = tool.json.load(file)
+        slices = [e for e in document["traceEvents"] if e["ph"] == "X"]
         self.assertEqual(sum(e["name"] == "block/add_1" for e in slices), 3)
+        # What DAVIT_TRACE writes says the same of the trace.
+        facts = document["otherData"]
+        self.assertEqual(sorted(facts), ["clock", "davit", "image", "target"])
+        self.assertEqual(facts["target"], "cpu")
+        by_environment = self.path("e.json")
+        subprocess.run([tool.DAVIT, "run", self.image()], check=True, capture_output=True,
+                       env={**os.environ, "DAVIT_TRACE": by_environment})
+        with open(by_environment, encoding="utf-8") as file:
+            self.assertEqual(tool.json.load(file)["otherData"], facts)
 
     DYNAMIC = """davit 1.2 target cpu
 input x: f32[?] dynamic
@@ -139,6 +148,28 @@ graph main {
   FreeHost(a) origin="block/last"
 }
 """
+
+    def test_open_dimensions_that_were_taken_as_one(self):
+        # A pool of 2 x 2 has no output where an extent is 1.
+        pool = tool.field(5, 2, tool.field(1, 2, b"kernel_shape") + tool.field(8, 0, 2) +
+                          tool.field(8, 0, 2) + tool.field(20, 0, 7))
+        model = tool.onnx_model([("MaxPool", "", "pool", ["image"], ["y"])],
+                                [("image", 1, [1, 1, "H", "W"])], [("y", 1, [1, 1, "A", "B"])],
+                                extra={"pool": pool})
+        image = self.path("pool.davit")
+        self.check_passed(davit("compile", self.path("pool.onnx", model), "-o", image))
+        for command in ("run", "bench"):
+            result, document = self.davit_json(command, image)
+            self.assertNotEqual(result.code, 0)
+            hint = document["failure"]["hint"]
+            self.assertIn("taken as 1 (image 1x1x?x?xf32)", hint)
+            self.assertIn("--input image=random:DIMS", hint)
+            self.assertIn(hint, result.err)
+        # Who says that they are 1 is not told.
+        result, document = self.davit_json("run", image, "--input", "random:1x1x1x1")
+        self.assertNotEqual(result.code, 0)
+        self.assertEqual(document["failure"]["hint"], "")
+        self.check_passed(davit("run", image, "--input", "random:1x1x3x3"))
 
     def test_memory_tables_and_csv(self):
         image, table = self.path("d.txt", self.DYNAMIC.encode()), self.path("m.csv")
@@ -257,10 +288,13 @@ graph main {
         for arguments, error in ((["--device-mode", "eager"], "'eager' is not prompt, lazy or"),
                                  (["--device-mode", "adversarial:x"], "'x' is not a seed"),
                                  (["--device-mode", "lazy:1"], "'lazy:1' is not prompt"),
-                                 (["--soc-override", "core.cloc=1"], "unknown parameter")):
+                                 (["--soc-override", "core.cloc=1"],
+                                  "unknown parameter 'core.cloc'"),
+                                 (["--soc-override", "core.clock"],
+                                  "malformed override 'core.clock'")):
             result = davit("run", model, "--target", "ascend", *arguments)
             self.assertNotEqual(result.code, 0)
-            self.assertIn(error, result.err)
+            self.assertIn(error, result.last)
         for arguments in (["--device-mode", "lazy"], ["--soc-override", "core.clock=1"]):
             result = davit("run", model, *arguments)
             self.assertEqual(result.code, 2)

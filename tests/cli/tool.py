@@ -75,7 +75,9 @@ def field(number, wire, payload):
 
 
 def value_info(name, element, dims):
-    shape = b"".join(field(1, 2, field(1, 0, dim)) for dim in dims)
+    """dims: numbers; a text is a symbol."""
+    shape = b"".join(field(1, 2, field(2, 2, dim.encode()) if isinstance(dim, str) else
+                           field(1, 0, dim)) for dim in dims)
     tensor_type = field(1, 0, element) + field(2, 2, shape)
     return field(1, 2, name.encode()) + field(2, 2, field(1, 2, tensor_type))
 

@@ -297,7 +297,8 @@ TEST_CASE("errors of graphs in the text form") {
   };
   CHECK(node_message("a = test.Copy(b)") == "line 4, column 17: unknown value b");
   CHECK(node_message("a = test.Nothing()") ==
-        "line 4, column 7: unknown kernel \"test.Nothing\"; declare it with a kernel line");
+        "line 4, column 7: unknown kernel \"test.Nothing\"; declare it with a kernel line, or give "
+        "its plug-in with --plugin");
   CHECK(node_message("a = test.Scale(a)") ==
         "line 4, column 20: attribute factor of test.Scale is missing");
   CHECK(node_message("a = test.Scale(a) {factor=1, shape=[1, 2, 3, 4, 5]}") ==

@@ -278,7 +278,8 @@ TEST_CASE("unsupported operators are listed at once, bodies included") {
   Module module = parse(text);
   CHECK(passes::check_supported(module).to_string() ==
         "check: 3 operators are not supported: ai.onnx::Foo(13): one, Bar_2.g/two; "
-        "ai.onnx::Unneeded(13): three; com.x::Bar(1): Bar_2");
+        "ai.onnx::Unneeded(13): three; com.x::Bar(1): Bar_2; hint: operators of other domains "
+        "come from plug-ins: --plugin FILE");
   CHECK(passes::check_supported(module).code() == DVT_UNSUPPORTED);
   const std::string error = simplify_error(module);
   CHECK(has(error, "2 operators are not supported"));

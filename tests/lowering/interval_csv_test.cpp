@@ -35,6 +35,10 @@ TEST_CASE("offsets and alignments are for some values") {
   REQUIRE(table->constraints.alignments.size() == 1);
   CHECK(table->constraints.alignments[0].value == 1);
   CHECK(table->constraints.alignments[0].bytes == 128);
+  // Written with its offsets, the table is what it was.
+  const std::vector<uint64_t> offsets = {64, 128, 0};
+  CHECK(print_offsets(*table, offsets) ==
+        "id,lower,upper,size,offset,alignment\na,0,1,64,64,\nb,0,1,64,128,128\nc,0,1,64,0,\n");
 }
 
 TEST_CASE("what is wrong with a table is said with its line") {
