@@ -225,7 +225,7 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
   Json pass_changes = Json::object();
   for (const auto& [name, changes] : report.pass_changes) {
     pass_changes[std::string(name)] = changes;
-    session.detail("  pass {:<24} {} changes\n", name, changes);
+    session.detail("  pass {:<24} {}\n", name, format_count(changes, "change"));
   }
   Json refusals = Json::array();
   for (const passes::Refusal& refusal : report.refusals) {

@@ -73,7 +73,7 @@ class PluginTest(tool.ToolTest):
         result = davit("run", made, "--plugin", ACME, "--profile", "--verbose")
         self.check_passed(result)
         self.assertNotIn("does nothing", result.err)
-        self.assertIn("acme_fuse_swish", result.err)
+        self.assertRegex(result.err, r"pass acme_fuse_swish +1 change\n")
         for operator in ("acme::MovingAverage", "acme::Swish"):
             self.assertIn(operator, result.out)
 
