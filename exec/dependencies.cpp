@@ -168,6 +168,7 @@ class DeviceSweep {
       const DvtDeviceNode kind = kinds_[graph_.kernel[node]];
       if (kind == DVT_NODE_SYNC_STREAM) {
         wait_for(launch_, node);
+        wait_for(sync_, node);
         sync_ = node;
       } else if (graph_.lane[node] == DVT_KERNEL_LANE_LAUNCH) {
         launch(node);
@@ -198,6 +199,7 @@ class DeviceSweep {
 
   void change_memory(uint32_t node, DvtDeviceNode kind) {
     wait_for(memory_, node);
+    wait_for(sync_, node);
     memory_ = node;
     for (const uint32_t value : graph_.outputs_of(node)) {
       writer_[value] = node;
@@ -250,7 +252,6 @@ bool drives_device(const ImageView& image, const GraphView& graph) {
 }
 
 std::string reason_to_keep_device_in_order(const ImageView& image, const GraphView& graph) {
-  if (image.stream_count != 1) return "the image uses several streams";
   const std::vector<DvtDeviceNode> kinds = verify::device_nodes(image);
   for (uint32_t node = 0; node < graph.node_count; ++node) {
     switch (kinds[graph.kernel[node]]) {
@@ -260,6 +261,8 @@ std::string reason_to_keep_device_in_order(const ImageView& image, const GraphVi
       case DVT_NODE_COPY_H2D:
       case DVT_NODE_COPY_D2H:
       case DVT_NODE_LAUNCH:
+      case DVT_NODE_RECORD_EVENT:
+      case DVT_NODE_WAIT_EVENT:
       case DVT_NODE_SYNC_STREAM:
         break;
       default:

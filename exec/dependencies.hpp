@@ -47,14 +47,15 @@ Dependencies dependencies_of(const ImageView& image, const GraphView& graph);
 // Whether some node drives a device. The functions above are for graphs without.
 bool drives_device(const ImageView& image, const GraphView& graph);
 
-// Likewise for a graph that drives a device: static, without bodies, of device nodes only, on one
-// stream, and whose relations are proved to end (liveness.hpp).
+// Likewise for a graph that drives a device: static, without bodies, of device nodes only, and
+// whose relations are proved to end (liveness.hpp).
 std::string reason_to_keep_device_in_order(const ImageView& image, const GraphView& graph);
 
-// Memory nodes follow each other in the order of the image, and so do launches. A launch waits for
-// those that gave its operands their memory, a Free for the launches with its memory, unless
+// Memory nodes follow each other in the order of the image, and so do launches, events included,
+// whatever their streams: a device with several is told the same in the same order. A launch waits
+// for those that gave its operands their memory, a Free for the launches with its memory, unless
 // its Free-to-Launch row names the last of them. SyncStream comes after the launches before it and
-// before those behind it. The device itself runs what is submitted in order. Precondition: no
+// before all that is behind it. The device itself runs each stream in order. Precondition: no
 // reason_to_keep_device_in_order().
 Dependencies device_dependencies_of(const ImageView& image, const GraphView& graph);
 
