@@ -24,6 +24,7 @@
 #include <memory>
 
 #include "exec/mt_topo/job.hpp"
+#include "exec/mt_topo/platform.hpp"
 
 namespace davit::mt_topo {
 
@@ -67,6 +68,8 @@ class CrewSlots : public Crew {
     Slot& slot = slots_[index];
     int64_t limit = Platform::now_ns() + spin_ns_;
     for (uint32_t turn = 1;; ++turn) {
+      // As the line's only owner: to come takes a locked operation, and who calls takes the line.
+      fetch_to_write(&slot.word);
       const uintptr_t word = slot.word.load(std::memory_order_relaxed);
       if (word > kBusy) {
         // The job's first lines come over while the slot is fought for.

@@ -31,22 +31,45 @@ constexpr uint32_t kTrials = 3;
 constexpr uint32_t kCompareEvery = 512;
 constexpr int kVotesMax = 3;
 
-template <Loop kLoop>
+// As in exec/sequential_c/sequential.c, which exceptions cannot pass: by fours, so that a step
+// costs no jump back.
+Outcome run_in_order(std::span<const DvtStep> steps) noexcept {
+  const DvtStep* step = steps.data();
+  const DvtStep* const end = step + steps.size();
+  const DvtStep* const last_four = step + steps.size() / 4 * 4;
+  int32_t code = DVT_OK;
+  try {
+    for (; step != last_four; ++step) {
+      if ((code = step->fn(step->ctx)) != DVT_OK) break;
+      ++step;
+      if ((code = step->fn(step->ctx)) != DVT_OK) break;
+      ++step;
+      if ((code = step->fn(step->ctx)) != DVT_OK) break;
+      ++step;
+      if ((code = step->fn(step->ctx)) != DVT_OK) break;
+    }
+    while (code == DVT_OK && step != end) {
+      code = step->fn(step->ctx);
+      if (code == DVT_OK) ++step;
+    }
+  } catch (...) {
+    code = DVT_KERNEL_FAILED;
+  }
+  if (code == DVT_OK) return {};
+  return {code, static_cast<uint32_t>(step - steps.data())};
+}
+
+// With limits, and an observer if there is one.
+template <bool kObserved>
 Outcome run_in_order(std::span<const DvtStep> steps, JobState<RealThreads>& state) noexcept {
   uint32_t node = 0;
   const auto count = static_cast<uint32_t>(steps.size());
   try {
     for (; node < count; ++node) {
-      if constexpr (kLoop != Loop::kPlain) {
-        if (!state.may_go_on()) return state.outcome();
-      }
-      if constexpr (kLoop == Loop::kObserved) {
-        state.observer()->begin(state.observer()->user, 0, node);
-      }
+      if (!state.may_go_on()) return state.outcome();
+      if constexpr (kObserved) state.observer()->begin(state.observer()->user, 0, node);
       const int32_t code = steps[node].fn(steps[node].ctx);
-      if constexpr (kLoop == Loop::kObserved) {
-        state.observer()->end(state.observer()->user, 0, node, code);
-      }
+      if constexpr (kObserved) state.observer()->end(state.observer()->user, 0, node, code);
       if (code != DVT_OK) return {code, node};
     }
   } catch (...) {
@@ -132,10 +155,10 @@ struct Scheduler::State {
   }
 
   Outcome run_sequential(const RunControl& control, const RunObserver* observer) noexcept {
-    if (observer == nullptr && !control.limited()) return run_in_order<Loop::kPlain>(steps, order);
+    if (observer == nullptr && !control.limited()) return run_in_order(steps);
     order.start(nullptr, 0, control, observer);
-    if (observer == nullptr) return run_in_order<Loop::kLimited>(steps, order);
-    return run_in_order<Loop::kObserved>(steps, order);
+    if (observer == nullptr) return run_in_order<false>(steps, order);
+    return run_in_order<true>(steps, order);
   }
 
   // Whether the dynamic run with this number is done alone, and measured. Runs 0 and 1 are, and
