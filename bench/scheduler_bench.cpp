@@ -302,6 +302,7 @@ int main(int argc, char** argv) {
   if (report.wants("start")) measure_starts(report, pool);
   if (report.wants("hand-over")) measure_hand_over(report, pool);
   if (report.wants("idle")) measure_idle(report, pool);
+  if (report.wants("clients")) measure_clients(report, pool);
   if (report.wants("cycles")) measure_cycles(report, pool);
   return report.finish();
 }

@@ -191,6 +191,58 @@ void measure_idle(Report& report, const std::shared_ptr<Pool>& pool) {
   }
 }
 
+namespace {
+
+// Runs of all clients together in a second, each with a scheduler of its own.
+double runs_per_second(std::vector<std::unique_ptr<Scheduler>>& schedulers) {
+  constexpr double kNs = 3e8;
+  std::atomic<uint64_t> runs{0};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> clients;
+  const double begin = now_ns(Clock::kWall);
+  clients.reserve(schedulers.size());
+  for (const auto& scheduler : schedulers) {
+    clients.emplace_back([&] {
+      while (!over.load(std::memory_order_relaxed)) {
+        if (scheduler->run().code != DVT_OK) std::_Exit(1);
+        runs.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+  }
+  while (now_ns(Clock::kWall) - begin < kNs) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const auto counted = static_cast<double>(runs.load());
+  const double took = now_ns(Clock::kWall) - begin;
+  over.store(true);
+  for (std::thread& client : clients) client.join();
+  return counted / took * 1e9;
+}
+
+}  // namespace
+
+void measure_clients(Report& report, const std::shared_ptr<Pool>& pool) {
+  const Edges edges = layered(20, 100);
+  for (const uint32_t clients : {1U, 4U, 16U}) {
+    double each_us[2] = {};
+    for (const Mode mode : {Mode::kSequential, Mode::kAutomatic}) {
+      std::vector<std::unique_ptr<Graph>> graphs;
+      std::vector<std::unique_ptr<Scheduler>> schedulers;
+      for (uint32_t client = 0; client < clients; ++client) {
+        graphs.push_back(std::make_unique<Graph>("layered", edges, run_microsecond, false));
+        schedulers.push_back(make(*graphs.back(), graphs.back()->plan(1000, 2), pool, mode));
+      }
+      each_us[mode == Mode::kAutomatic] = 1e6 / runs_per_second(schedulers);
+    }
+    report.add({.metric = "clients: " + std::to_string(clients) + ", a run of 2,000 us, default",
+                .value = each_us[1],
+                .unit = "us each",
+                .peer = "own sequential loop",
+                .peer_value = each_us[0]},
+               1.1);
+  }
+}
+
 void measure_cycles(Report& report, const std::shared_ptr<Pool>& pool) {
   constexpr int kCycles = 100'000;
   const Graph graph("wavefront", wavefront(4), run_empty, false);

@@ -79,6 +79,7 @@ void measure_lanes(Report& report, const std::string& name, const Edges& edges);
 void measure_starts(Report& report, const std::shared_ptr<mt_topo::Pool>& pool);
 void measure_hand_over(Report& report, const std::shared_ptr<mt_topo::Pool>& pool);
 void measure_idle(Report& report, const std::shared_ptr<mt_topo::Pool>& pool);
+void measure_clients(Report& report, const std::shared_ptr<mt_topo::Pool>& pool);
 void measure_cycles(Report& report, const std::shared_ptr<mt_topo::Pool>& pool);
 
 }  // namespace davit::bench

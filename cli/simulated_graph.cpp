@@ -90,7 +90,9 @@ Result<SimulatedGraph> simulated_graph(const DvtImage& image, const DvtNpu& npu)
   }
   SimulatedGraph made;
   made.graph = &main_of(image);
-  made.reason = exec::reason_to_keep_device_in_order(image.view, *made.graph);
+  made.reason = image.view.stream_count != 1
+                    ? "the image uses several streams"
+                    : exec::reason_to_keep_device_in_order(image.view, *made.graph);
   made.dependencies = made.reason.empty() ? exec::device_dependencies_of(image.view, *made.graph)
                                           : successors_of(*made.graph);
   const std::vector<double> tasks = task_times_ns(npu);

@@ -219,6 +219,53 @@ TEST_CASE("a run that is cancelled at any node ends there, and the next run is r
   }
 }
 
+TEST_CASE("of two runs at once, the one that is cancelled ends, and the other is right") {
+  const auto cancel = make_cancel();
+  for (const uint32_t schedule : {DVT_SCHEDULE_SEQUENTIAL, DVT_SCHEDULE_DYNAMIC}) {
+    Sample cancelled(2, schedule);
+    Sample other(2, schedule);
+    for (int run = 0; run < 200; ++run) {
+      cancel.reset();
+      std::thread canceller([&] { cancel.request(); });
+      Error error;
+      std::thread caller([&] { error = cancelled.run(cancel.get(), -1); });
+      other.check_next_run();
+      caller.join();
+      canceller.join();
+      // It may have ended before.
+      if (error) CHECK(error.code() == DVT_CANCELLED);
+    }
+    cancel.request();
+    CHECK(cancelled.run(cancel.get(), -1).code() == DVT_CANCELLED);
+    other.check_next_run();
+    cancel.reset();
+    cancelled.check_next_run();
+  }
+}
+
+TEST_CASE("an image whose Main has no nodes runs at once, by every schedule") {
+  const TextImage text("davit 1.3 target cpu\ngraph main {\n}\n");
+  auto pool = Pool::create(2);
+  REQUIRE(pool);
+  for (const uint32_t schedule :
+       {DVT_SCHEDULE_AUTO, DVT_SCHEDULE_SEQUENTIAL, DVT_SCHEDULE_DYNAMIC}) {
+    DvtExecutorOptions options;
+    dvt_executor_options_init(&options);
+    options.pool = pool->get();
+    options.schedule = schedule;
+    auto executor = Executor::create(text.image, &options);
+    INFO(executor.error().text());
+    REQUIRE(executor);
+    DvtRunOptions limited;
+    dvt_run_options_init(&limited);
+    limited.timeout_us = 60'000'000;
+    for (int run = 0; run < 3; ++run) {
+      CHECK(!executor->run());
+      CHECK(!executor->run(limited));
+    }
+  }
+}
+
 TEST_CASE("a run whose time is up at any node ends there, and the next run is right") {
   const Hooked hooked;
   for (const Setup& setup : kSetups) {

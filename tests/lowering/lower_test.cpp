@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
 #include <set>
 
 #include "davit/davit.h"
@@ -203,6 +204,66 @@ TEST_CASE("ascend: Init sinks weights, Main frees after the last launch, DeInit 
   CHECK(model.stream_count == 1);
   CHECK(model.target_name == "ascend:910B2");
   CHECK(model.arena_bytes == 0);
+}
+
+TEST_CASE("ascend: each Free names, or follows, the launches that use its memory, and no others") {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    TinyModule tiny;
+    std::vector<davit::ir::ValueId> values = {tiny.input("x", {4, 1}), tiny.input("y", {4, 1})};
+    const uint32_t nodes = 3 + random() % 25;
+    for (uint32_t i = 0; i < nodes; ++i) {
+      const auto pick = [&] { return values[random() % values.size()]; };
+      const std::string name = "n" + std::to_string(i);
+      const uint32_t kind = random() % 4;
+      const char* const op = kind == 0 ? "Flatten" : kind == 1 ? "Relu" : "Add";
+      values.push_back(kind < 2 ? tiny.node(op, {pick()}, name)
+                                : tiny.node(op, {pick(), pick()}, name));
+    }
+    const ImageModel model = lower(tiny.build({values.back(), values[2]}), DVT_TARGET_ASCEND);
+    const auto& main = model.graphs[1].nodes;
+    std::map<uint32_t, uint32_t> root;  // By image value: the one that was allocated.
+    std::map<uint32_t, std::set<uint32_t>> users, readers;
+    uint32_t frees = 0;
+    for (uint32_t index = 0; index < main.size(); ++index) {
+      const Node& node = main[index];
+      const std::string& kernel = kernel_of(model, node);
+      if (kernel == "AllocMemHbm") root[node.outputs[0]] = node.outputs[0];
+      if (kernel == "BuildRefTensor" && root.contains(node.inputs[0])) {
+        root[node.outputs[0]] = root[node.inputs[0]];
+      }
+      if (node.lane == DVT_KERNEL_LANE_LAUNCH) {
+        for (const uint32_t value : node.inputs) {
+          if (!root.contains(value)) continue;
+          users[root[value]].insert(index);
+          // What copies a result is followed by SyncStream.
+          if (kernel == "LaunchKernel") readers[root[value]].insert(index);
+        }
+        for (const uint32_t value : node.outputs) {
+          if (root.contains(value)) users[root[value]].insert(index);
+        }
+      }
+      if (kernel != "FreeMemHbm") continue;
+      ++frees;
+      const std::set<uint32_t> named(node.free_launches.begin(), node.free_launches.end());
+      const std::set<uint32_t> followed(node.control_inputs.begin(), node.control_inputs.end());
+      const bool synchronised = std::ranges::any_of(
+          followed, [&](uint32_t at) { return kernel_of(model, main[at]) == "SyncStream"; });
+      // Launches go in order, so the one that wrote it is before those that read it.
+      const uint32_t last = *users[root[node.inputs[0]]].rbegin();
+      CHECK((named.contains(last) || synchronised));
+      for (const uint32_t launch : readers[root[node.inputs[0]]]) {
+        CHECK((named.contains(launch) || followed.contains(launch)));
+      }
+      for (const uint32_t launch : named) {
+        CHECK(users[root[node.inputs[0]]].contains(launch));
+        CHECK(!followed.contains(launch));
+      }
+      CHECK(named.empty() == synchronised);
+    }
+    CHECK(frees > 0);
+  }
 }
 
 TEST_CASE("ascend: inputs, constants and doubled names may be outputs") {

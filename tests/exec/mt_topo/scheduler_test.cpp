@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -326,6 +327,29 @@ TEST_CASE("a node may run another graph on the same pool, on every worker at onc
   }
 }
 
+TEST_CASE("nodes that run another graph on the same pool while they hold a mutex do not hang") {
+  for (const uint32_t workers : {1U, 2U, 3U}) {
+    const auto pool = make_pool(workers);
+    WorkGraph outer;
+    WorkGraph inner;
+    outer.build({{}, {0}, {0}, {0}, {1, 2, 3}});
+    std::mt19937 random(1);
+    inner.build(test::random_edges(random, 60));
+    const auto nested = make(inner, inner.plan(workers), pool, Mode::kDynamic);
+    std::mutex mutex;
+    for (uint32_t node = 1; node < 4; ++node) {
+      outer.nodes[node].extra = [&] {
+        const std::lock_guard lock(mutex);
+        CHECK(nested->run().code == DVT_OK);
+      };
+    }
+    for (const Mode mode : kModes) {
+      const auto scheduler = make(outer, outer.plan(workers), pool, mode);
+      for (int run = 0; run < 50; ++run) CHECK(scheduler->run().code == DVT_OK);
+    }
+  }
+}
+
 TEST_CASE("a memory node that suspends runs again later; others run meanwhile, launches at last") {
   constexpr uint32_t kCount = 40;
   for (const uint32_t workers : {1U, 2U, 3U}) {
@@ -491,6 +515,17 @@ TEST_CASE("the choice is visible") {
   CHECK(choice(tiny, make_pool(1), Mode::kAutomatic) == "sequential: one worker");
   CHECK(choice(tiny, pool, Mode::kDynamic) == "dynamic: asked for");
   CHECK(choice(tiny, pool, Mode::kAutomatic).find("too short to share") != std::string::npos);
+  // Nodes that do nothing are not shared, however many.
+  for (const uint32_t count : {10U, 100U, 1000U}) {
+    CAPTURE(count);
+    const std::vector<DvtStep> steps(count, DvtStep{[](void*) -> int32_t { return 0; }, nullptr});
+    const std::vector<uint32_t> none(count + 1, 0);
+    auto scheduler = Scheduler::create({steps, none, {}, std::span(none).first(count), {}, {}},
+                                       nullptr, pool, {});
+    REQUIRE(scheduler.ok());
+    for (int run = 0; run < 20; ++run) CHECK((*scheduler)->run().code == DVT_OK);
+    CHECK((*scheduler)->choice().mode == Mode::kSequential);
+  }
 }
 
 TEST_CASE("tables that are wrong are refused by name") {
