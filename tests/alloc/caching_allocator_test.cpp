@@ -1,6 +1,10 @@
 // One thing at a time: sizes, merging, limits, trimming, pinning, texts.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
 #include <vector>
 
 #include "tests/alloc/checker.hpp"
@@ -156,6 +160,74 @@ TEST_CASE("after one large run, trim brings a small run back to its own size") {
   CHECK(statistics(allocator).reserved_bytes <= small_peak * 12 / 10);
   CHECK(statistics(allocator).reserved_bytes == fake.backed_bytes());
   release(allocator, kept);
+}
+
+// User report C8: allocators share nothing, so nobody waits for a trim of another's.
+TEST_CASE("eight threads keep what they wrote while a ninth grows and trims") {
+  std::atomic<uint32_t> running{8};
+  std::atomic<uint32_t> wrong{0};
+  const auto run = [&](uint32_t thread) {
+    const AllocatorPointer allocator = make_allocator(default_options());
+    const auto mark = static_cast<unsigned char>(thread + 1);
+    constexpr uint64_t kBytes = 64 << 10;
+    for (int round = 0; round < 500; ++round) {
+      DvtBlock blocks[4];
+      for (DvtBlock& block : blocks) {
+        if (dvt_allocator_acquire(allocator.get(), kBytes, 0, &block) != DVT_OK) std::abort();
+        std::memset(block.address, mark, kBytes);
+      }
+      for (const DvtBlock& block : blocks) {
+        const auto* bytes = static_cast<const unsigned char*>(block.address);
+        wrong += std::count(bytes, bytes + kBytes, mark) == kBytes ? 0 : 1;
+        if (dvt_allocator_release(allocator.get(), block.id) != DVT_OK) std::abort();
+      }
+    }
+    // What was cached at first is still there: nobody else's trim has taken it.
+    wrong += statistics(allocator).grow_count == 1 ? 0 : 1;
+    --running;
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t thread = 0; thread < 8; ++thread) threads.emplace_back(run, thread);
+  const AllocatorPointer mine = make_allocator(default_options());
+  uint32_t trims = 0;
+  while (running > 0 || trims == 0) {
+    const DvtBlock block = acquire(mine, 8 * kMiB);
+    std::memset(block.address, 0, 8 * kMiB);
+    release(mine, block);
+    CHECK(dvt_allocator_trim(mine.get(), 0) == 8 * kMiB);
+    ++trims;
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+// User report C11: nothing of the allocator belongs to a thread.
+TEST_CASE("10,000 threads end while their blocks live; another frees them, and all comes back") {
+  FakeSource fake(true);
+  const DvtMemorySource source = fake.source();
+  DvtAllocatorOptions options = default_options();
+  options.source = &source;
+  const AllocatorPointer allocator = make_allocator(options);
+  constexpr uint32_t kThreads = 10'000;
+  std::vector<DvtBlock> blocks(kThreads);
+  uint64_t metadata_bytes = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (uint32_t i = 0; i < kThreads; ++i) {
+      // The start of a thread and its join hand the allocator over.
+      std::thread([&] {
+        const DvtCode code = dvt_allocator_acquire(allocator.get(), 64 + i % 5000, i, &blocks[i]);
+        if (code != DVT_OK) blocks[i] = {};
+      }).join();
+    }
+    CHECK(statistics(allocator).live_blocks == kThreads);
+    if (round == 0) metadata_bytes = statistics(allocator).metadata_bytes;
+    for (const DvtBlock& block : blocks) release(allocator, block);
+    CHECK(dvt_allocator_is_valid(allocator.get()) != 0);
+    CHECK(statistics(allocator).live_bytes == 0);
+    dvt_allocator_trim(allocator.get(), 0);
+    CHECK(fake.backed_bytes() == 0);
+  }
+  CHECK(statistics(allocator).metadata_bytes == metadata_bytes);
 }
 
 // User report C5: addresses in a pinned range may be baked into something.
