@@ -2,8 +2,7 @@
 // is what many engines do: the largest value first, each as low as it fits.
 //
 //   minimalloc   the challenging instances of google/minimalloc (tests/data/minimalloc), which have
-//   to
-//                fit a capacity; and D and J, made as small as ten nominal seconds allow
+//                to fit a capacity; and D and J, made as small as the default budget allows
 //   model        activations of real models (tests/data/intervals), and those of all models in the
 //                folder DAVIT_MODELS_DIR that have static shapes, as davit compile plans them
 //   large        100,000 values with lives like those of networks, of transformers, and at random
@@ -118,7 +117,7 @@ void measure_minimalloc(Report& report) {
   for (const auto& [letter, best_known] : {std::pair("D", 1'025'024.0), {"J", 1'038'336.0}}) {
     const std::vector<Interval> intervals =
         read_csv(std::string(DAVIT_TEST_DATA "/minimalloc/") + letter + ".1048576.csv");
-    const Timed least = timed_plan(intervals, {.search_steps = 10'000 * kSearchStepsPerMs});
+    const Timed least = timed_plan(intervals, {});
     const std::string name = std::string("minimalloc ") + letter + ", smallest";
     add_bytes(report, name, least.plan, largest_first_bytes(intervals), best_known - 1);
     report.add({.metric = name + ": time", .value = least.ns / 1e9, .unit = "s"});

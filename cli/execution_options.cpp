@@ -9,6 +9,8 @@
 #include "cli/numbers.hpp"
 #include "cli/runner.hpp"
 #include "cli/stage.hpp"
+#include "exec/image.hpp"
+#include "exec/layout.hpp"
 
 namespace davit::cli {
 
@@ -19,6 +21,13 @@ std::optional<uint32_t> schedule_of(const std::string& name) {
   if (name == "sequential") return DVT_SCHEDULE_SEQUENTIAL;
   if (name == "planned") return DVT_SCHEDULE_PLANNED;
   if (name == "dynamic") return DVT_SCHEDULE_DYNAMIC;
+  return std::nullopt;
+}
+
+std::optional<uint32_t> huge_pages_of(const std::string& name) {
+  if (name == "auto") return DVT_HUGE_PAGES_AUTO;
+  if (name == "none") return DVT_HUGE_PAGES_NONE;
+  if (name == "reserved") return DVT_HUGE_PAGES_RESERVED;
   return std::nullopt;
 }
 
@@ -84,6 +93,8 @@ void ExecutionArguments::add_run(OptionSet& options) {
               "the fastest, by trial");
   options.add("--memory-max", memory_max_, {.min = 0, .max = UINT64_MAX},
               "Most bytes of values whose size is known at run time only", "0: no limit");
+  options.add("--huge-pages", huge_pages_, "Memory of planned values: auto, none or reserved",
+              "from 2 MiB on, as the system can");
   options.add("--preload", preload_, "Touch all pages of the image at load",
               "pages are read when first used");
 }
@@ -123,10 +134,7 @@ Status ExecutionArguments::check(OptionSet& options) {
     return usage_error(
         fmt::format("--schedule: '{}' is not auto, sequential, planned or dynamic", schedule_));
   }
-  if (device_memory_ != "cached" && device_memory_ != "direct") {
-    return usage_error(
-        fmt::format("--device-memory: '{}' is not cached or direct", device_memory_));
-  }
+  if (Status memory = check_memory(); !memory.ok()) return memory;
   if ((schedule_ == "dynamic" || schedule_ == "planned") && workers_ == 1) {
     return usage_error(fmt::format("--schedule {} would do nothing with one worker", schedule_),
                        "--workers 2");
@@ -140,6 +148,42 @@ Status ExecutionArguments::check(OptionSet& options) {
         "--percentiles 50,90,99");
   }
   percentile_ranks_ = *ranks;
+  return {};
+}
+
+Status ExecutionArguments::check_memory() const {
+  if (device_memory_ != "cached" && device_memory_ != "direct") {
+    return usage_error(
+        fmt::format("--device-memory: '{}' is not cached or direct", device_memory_));
+  }
+  if (device_memory_ == "direct" && memory_max_ != 0) {
+    return usage_error(
+        "--memory-max limits what an executor keeps: with --device-memory direct "
+        "the device allocates each value",
+        "--device-memory cached");
+  }
+  if (!huge_pages_of(huge_pages_)) {
+    return usage_error(
+        fmt::format("--huge-pages: '{}' is not auto, none or reserved", huge_pages_));
+  }
+  return {};
+}
+
+// Options that the image cannot heed.
+Status ExecutionArguments::check_target(const OptionSet& options, const LoadedModel& model) const {
+  if (model.target != "cpu") return {};
+  constexpr const char* kOther = "compile with --target ascend";
+  if (!op_summary_.empty()) {
+    return usage_error("--op-summary would do nothing: the image is for the cpu", kOther);
+  }
+  if (options.given("--device-memory")) {
+    return usage_error("--device-memory would do nothing: the image is for the cpu", kOther);
+  }
+  const auto layout = exec::lay_out(model.image->view);
+  if (memory_max_ != 0 && layout.ok() && !layout->uses_heap) {
+    return usage_error(
+        "--memory-max would do nothing: the image is for the cpu, and all its values are planned");
+  }
   return {};
 }
 
@@ -163,7 +207,8 @@ Result<Workers> ExecutionArguments::workers(Session& session) {
 MemorySettings ExecutionArguments::memory() const {
   return {.bytes_max = memory_max_,
           .device_memory = device_memory_ == "direct" ? uint32_t{DVT_DEVICE_MEMORY_DIRECT}
-                                                      : uint32_t{DVT_DEVICE_MEMORY_CACHED}};
+                                                      : uint32_t{DVT_DEVICE_MEMORY_CACHED},
+          .huge_pages = *huge_pages_of(huge_pages_)};
 }
 
 int64_t ExecutionArguments::synchronize_timeout_us() const {
@@ -195,10 +240,7 @@ Result<LoadedModel> ExecutionArguments::open_unoptimised() {
 Result<DeviceHandle> ExecutionArguments::open_device(Session& session, OptionSet& options,
                                                      const LoadedModel& model) {
   set_stage("device");
-  if (!op_summary_.empty() && model.target == "cpu") {
-    return usage_error("--op-summary would do nothing: the image is for the cpu",
-                       "compile with --target ascend");
-  }
+  if (Status status = check_target(options, model); !status.ok()) return status;
   std::string resolved;
   auto device = cli::open_device(device_, model.target, device_settings_, resolved);
   if (!device.ok()) return device;

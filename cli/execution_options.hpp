@@ -76,6 +76,9 @@ class ExecutionArguments {
   [[nodiscard]] bool preload() const { return preload_; }
 
  private:
+  [[nodiscard]] Status check_memory() const;
+  [[nodiscard]] Status check_target(const OptionSet& options, const LoadedModel& model) const;
+
   std::string model_, device_, op_summary_;
   DeviceSettings device_settings_;
   CompileArguments compile_;
@@ -87,6 +90,7 @@ class ExecutionArguments {
   std::string schedule_ = "auto";
   uint64_t memory_max_ = 0;
   std::string device_memory_ = "cached";
+  std::string huge_pages_ = "auto";
   struct PoolDestroy {
     void operator()(DvtPool* pool) const { dvt_pool_destroy(pool); }
   };

@@ -20,6 +20,7 @@ Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeou
   options.schedule = workers.schedule;
   options.heap_bytes_max = memory.bytes_max;
   options.device_memory = memory.device_memory;
+  options.huge_pages = memory.huge_pages;
   const bool cached = memory.device_memory == DVT_DEVICE_MEMORY_CACHED;
   options.device_bytes_max = cached ? memory.bytes_max : 0;
   Runner runner;

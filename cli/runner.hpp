@@ -25,10 +25,10 @@ struct Workers {
   uint32_t schedule = DVT_SCHEDULE_AUTO;
 };
 
-// Of memory whose size is known at run time only.
 struct MemorySettings {
-  uint64_t bytes_max = 0;  // Of each pool; 0: no limit.
+  uint64_t bytes_max = 0;  // Of each pool of what is known at run time only; 0: no limit.
   uint32_t device_memory = DVT_DEVICE_MEMORY_CACHED;
+  uint32_t huge_pages = DVT_HUGE_PAGES_AUTO;
 };
 
 class Runner {

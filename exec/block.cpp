@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/checked.hpp"
 
@@ -12,8 +14,9 @@ namespace {
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
-std::byte* map_pages(uint64_t size) {
-  void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+std::byte* map_pages(uint64_t size, int flags = 0) {
+  void* base =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
 }
 
@@ -28,6 +31,17 @@ std::byte* map_huge_pages(uint64_t size) {
   // Advice: where the system has no huge pages, small ones do.
   ::madvise(base + head, size, MADV_HUGEPAGE);
   return base + head;
+}
+
+std::byte* map_as_asked(uint64_t size, uint32_t huge_pages) {
+  if (huge_pages == DVT_HUGE_PAGES_RESERVED) return map_pages(size, MAP_HUGETLB);
+  if (huge_pages == DVT_HUGE_PAGES_AUTO && size >= kHugePage) return map_huge_pages(size);
+  std::byte* const base = map_pages(size);
+  // Also where the system's default is to use them everywhere.
+  if (base != nullptr && huge_pages == DVT_HUGE_PAGES_NONE) {
+    ::madvise(base, size, MADV_NOHUGEPAGE);
+  }
+  return base;
 }
 
 }  // namespace
@@ -46,17 +60,21 @@ uint64_t Block::rounded(uint64_t size) {
   return checked_align(size, size < kHugePage ? kPage : kHugePage).value_or(UINT64_MAX);
 }
 
-Result<Block> Block::map(uint64_t size, const char* what) {
-  const uint64_t rounded_size = rounded(size);
+Result<Block> Block::map(uint64_t size, const char* what, uint32_t huge_pages) {
+  const bool is_reserved = huge_pages == DVT_HUGE_PAGES_RESERVED;
+  const uint64_t rounded_size = rounded(is_reserved ? std::max(size, kHugePage) : size);
   std::byte* base = nullptr;
-  if (rounded_size <= PTRDIFF_MAX - kHugePage) {
-    base = rounded_size < kHugePage ? map_pages(rounded_size) : map_huge_pages(rounded_size);
-  }
+  if (rounded_size <= PTRDIFF_MAX - kHugePage) base = map_as_asked(rounded_size, huge_pages);
   if (base == nullptr) {
-    return Status(ErrorDetail{.code = DVT_OUT_OF_MEMORY,
-                              .stage = DVT_STAGE_LOAD,
-                              .message = std::string("no memory for ") + what,
-                              .expected = std::to_string(rounded_size) + " bytes"});
+    ErrorDetail detail{.code = DVT_OUT_OF_MEMORY,
+                       .stage = DVT_STAGE_LOAD,
+                       .message = std::string("no memory for ") + what,
+                       .expected = std::to_string(rounded_size) + " bytes"};
+    if (is_reserved) {
+      detail.message += " in huge pages that were set aside";
+      detail.hint = "set more aside (sysctl vm.nr_hugepages), or leave it to the system";
+    }
+    return Status(std::move(detail));
   }
   return Block(base, rounded_size);
 }

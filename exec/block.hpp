@@ -1,9 +1,9 @@
 // block.hpp: one zeroed, page-aligned piece of memory of its own.
 //
-// From 2 MiB on, a block is aligned to huge pages, rounded up to them, and asks for them: it is
-// filled in at once by whoever asks for that much, and the faults of small pages are what costs.
-// Filling 10 MiB: 0.9 ms with huge pages; without, 2 ms on a bare machine and 130 ms on a guest
-// whose page tables the host shadows.
+// From 2 MiB on, a block is aligned to huge pages, rounded up to them, and asks for them unless it
+// is told otherwise: it is filled in at once by whoever asks for that much, and the faults of small
+// pages are what costs. Filling 10 MiB: 0.9 ms with huge pages; without, 2 ms on a bare machine and
+// 130 ms on a guest whose page tables the host shadows.
 //
 // Threads  A value that one thread owns.
 // Memory   Pages that nobody touches cost nothing.
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/status.hpp"
+#include "davit/davit.h"
 
 namespace davit::exec {
 
@@ -25,8 +26,10 @@ class Block {
   Block& operator=(Block&& other) noexcept;
   ~Block();
 
-  // DVT_OUT_OF_MEMORY when the system has none. `what` is for the message.
-  static Result<Block> map(uint64_t size, const char* what);
+  // DVT_OUT_OF_MEMORY when the system has none. `what` is for the message, `huge_pages` is one of
+  // DVT_HUGE_PAGES_*.
+  static Result<Block> map(uint64_t size, const char* what,
+                           uint32_t huge_pages = DVT_HUGE_PAGES_AUTO);
 
   // What map(size) takes from the system.
   static uint64_t rounded(uint64_t size);

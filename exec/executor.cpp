@@ -124,9 +124,16 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
     return Status(DVT_FAILED_STATE, DVT_STAGE_LOAD,
                   "the image was opened without kernels, for reading only");
   }
+  if (options.huge_pages > DVT_HUGE_PAGES_RESERVED) {
+    return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                              .stage = DVT_STAGE_LOAD,
+                              .message = "DvtExecutorOptions.huge_pages is unknown",
+                              .expected = "one of DVT_HUGE_PAGES_*",
+                              .got = std::to_string(options.huge_pages)});
+  }
   Result<Layout> layout = davit::exec::lay_out(image.view);
   if (!layout.ok()) return std::move(layout.status());
-  Result<Block> block = Block::map(layout->total, "an executor");
+  Result<Block> block = Block::map(layout->total, "an executor", options.huge_pages);
   if (!block.ok()) return std::move(block.status());
 
   std::unique_ptr<DvtExecutor> executor(new DvtExecutor(image, *layout, std::move(block).value()));

@@ -88,7 +88,7 @@ void dvt_executor_options_init(DvtExecutorOptions* options) {
               .workers_max = 0,
               .device_bytes_max = 0,
               .device_memory = DVT_DEVICE_MEMORY_CACHED,
-              .reserved2 = 0};
+              .huge_pages = DVT_HUGE_PAGES_AUTO};
 }
 
 DvtCode dvt_executor_create(DvtImage* image, const DvtExecutorOptions* options, DvtExecutor** out,

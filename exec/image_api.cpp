@@ -50,7 +50,9 @@ OpenOptions open_options(const DvtImageOptions& options) {
           .prefault = options.prefault != 0,
           .kernel_tables = {options.kernel_tables,
                             options.kernel_tables == nullptr ? 0 : options.kernel_table_count},
-          .arena_bytes_max = options.arena_bytes_max};
+          .arena_bytes_max = options.arena_bytes_max,
+          .weights = {static_cast<const std::byte*>(options.weights),
+                      options.weights == nullptr ? 0 : options.weights_bytes}};
 }
 
 template <class Open>
@@ -61,6 +63,11 @@ DvtCode open_image(const DvtImageOptions* options, DvtImage** out, DvtError* err
     if (Status s = complete_options(options, complete); !s.ok()) return report(s, error);
     Result<ImageHandle> image = open(open_options(complete));
     if (!image.ok()) return report(image.status(), error);
+    if (complete.weights != nullptr && (*image)->view.constants != complete.weights) {
+      return report(DVT_INVALID_ARGUMENT, DVT_STAGE_LOAD,
+                    "DvtImageOptions.weights would do nothing: the image has its weights inside",
+                    error);
+    }
     *out = image->release();
     return DVT_OK;
   } catch (const std::bad_alloc&) {

@@ -14,14 +14,23 @@ XXH128_canonical_t digest_of(std::span<const std::byte> bytes) {
   return canonical;
 }
 
-Status another_file(const std::string& path, std::string message, std::string expected,
-                    std::string got) {
-  return Status(ErrorDetail{.code = DVT_INVALID_IMAGE,
-                            .stage = DVT_STAGE_LOAD,
-                            .message = path + ": " + std::move(message),
-                            .expected = std::move(expected),
-                            .got = std::move(got),
-                            .hint = "compile the model again, or copy the file again"});
+// Whether these are the weights that the segment is about. `whose` begins the message.
+Status check_content(std::span<const std::byte> bytes, const DvtSegment& segment, bool skip_digest,
+                     const std::string& whose, DvtCode code) {
+  ErrorDetail detail{.code = code, .stage = DVT_STAGE_LOAD};
+  if (bytes.size() != segment.size) {
+    detail.message = whose + ": the weights have another size than the image says";
+    detail.expected = std::to_string(segment.size) + " bytes";
+    detail.got = std::to_string(bytes.size()) + " bytes";
+    return Status(std::move(detail));
+  }
+  if (skip_digest) return {};
+  const XXH128_canonical_t digest = digest_of(bytes);
+  if (std::memcmp(digest.digest, segment.digest, sizeof segment.digest) == 0) return {};
+  detail.message = whose + ": the weights are damaged or were changed";
+  detail.expected = weights_file_name(segment.digest);
+  detail.got = weights_file_name(bytes);
+  return Status(std::move(detail));
 }
 
 }  // namespace
@@ -51,14 +60,19 @@ std::string folder_of(const std::string& path) {
 
 Result<std::span<const std::byte>> open_weights(const DvtSegment& segment,
                                                 const OpenOptions& options, DvtImage& image) {
-  if (!options.weights.empty()) return options.weights;
+  if (!options.weights.empty()) {
+    Status status = check_content(options.weights, segment, options.skip_digests,
+                                  "memory of the caller's", DVT_INVALID_ARGUMENT);
+    if (!status.ok()) return status;
+    return options.weights;
+  }
   const std::string name = weights_file_name(segment.digest);
   if (options.weights_folder.empty()) {
     return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
                               .stage = DVT_STAGE_LOAD,
                               .message = "the weights of the image are in a file beside it, " +
                                          name + ", and an image in memory has no folder",
-                              .hint = "open the image by its path"});
+                              .hint = "open the image by its path, or give its weights in memory"});
   }
   const std::string path = options.weights_folder + "/" + name;
   auto mapping = map_file(path, options.prefault || !options.skip_digests);
@@ -67,18 +81,11 @@ Result<std::span<const std::byte>> open_weights(const DvtSegment& segment,
         "the weights of an image lie beside it, under the name that the compiler gave them";
     return std::move(mapping.status());
   }
-  const auto bytes = mapping->bytes();
-  if (bytes.size() != segment.size) {
-    return another_file(path, "the weights have another size than the image says",
-                        std::to_string(segment.size) + " bytes",
-                        std::to_string(bytes.size()) + " bytes");
-  }
-  if (!options.skip_digests) {
-    const XXH128_canonical_t digest = digest_of(bytes);
-    if (std::memcmp(digest.digest, segment.digest, sizeof segment.digest) != 0) {
-      return another_file(path, "the weights are damaged or were changed", name,
-                          weights_file_name(bytes));
-    }
+  Status status =
+      check_content(mapping->bytes(), segment, options.skip_digests, path, DVT_INVALID_IMAGE);
+  if (!status.ok()) {
+    status.detail().hint = "compile the model again, or copy the file again";
+    return status;
   }
   image.weights = std::move(*mapping);
   return image.weights.bytes();

@@ -26,7 +26,8 @@ std::string folder_of(const std::string& path);
 
 // The content of a segment with DVT_SEGMENT_EXTERNAL: options.weights, or the file, which `image`
 // then keeps mapped. Errors name the file: DVT_IO_ERROR when it is not there, DVT_INVALID_IMAGE
-// when it is another one, DVT_INVALID_ARGUMENT when there is no folder to look in.
+// when it is another one, DVT_INVALID_ARGUMENT when there is no folder to look in, or when the
+// caller's weights are others.
 Result<std::span<const std::byte>> open_weights(const DvtSegment& segment,
                                                 const OpenOptions& options, DvtImage& image);
 

@@ -63,6 +63,11 @@ typedef struct DvtImageOptions {
   const DvtKernelTable* kernel_tables;
   size_t kernel_table_count;
   uint64_t arena_bytes_max; /* Refuse images whose executors need more; 0: no limit. */
+  /* Weights that an image has in a file beside it (`davit compile --external-weights`): that file's
+   * content in memory of the caller's, which is then used in its place. Borrowed until the image
+   * and all its executors are gone; aligned to 8. NULL: the file. */
+  const void* weights;
+  uint64_t weights_bytes;
 } DvtImageOptions;
 
 /* Defaults: everything checked, no extra kernels, no limit. */
@@ -169,8 +174,17 @@ typedef struct DvtExecutorOptions {
   uint32_t workers_max;           /* Of the pool's; 0: all. */
   uint64_t device_bytes_max; /* As heap_bytes_max, of what Main allocates on a device; cached. */
   uint32_t device_memory;    /* DVT_DEVICE_MEMORY_*. */
-  uint32_t reserved2;
+  uint32_t huge_pages;       /* DVT_HUGE_PAGES_*. */
 } DvtExecutorOptions;
+
+/* Of the memory of an executor: its planned values and its tables. */
+enum {
+  DVT_HUGE_PAGES_AUTO = 0, /* From 2 MiB on, those that the system makes as it can (transparent). */
+  DVT_HUGE_PAGES_NONE = 1, /* Pages of the usual size, faulted in one by one as they are used. */
+  /* Those that were set aside (Linux: vm.nr_hugepages), of 2 MiB, whatever the size. Fewer than it
+   * takes: DVT_OUT_OF_MEMORY. */
+  DVT_HUGE_PAGES_RESERVED = 2,
+};
 
 /* What nodes of Main that allocate on a device do. */
 enum {

@@ -246,7 +246,7 @@ std::vector<uint32_t> make_ranks(const Problem& problem, const PartialPlan& plan
   return rank;
 }
 
-// Attempts at capacities between the bound and the best height. At first every other one is at the
+// Attempts at capacities between the bound and the best height. At first every third one is at the
 // bound itself, which most problems can reach; the others halve the rest, upwards from where they
 // fail.
 class Descent {
@@ -267,7 +267,7 @@ class Descent {
   // Returns the largest lower bound it has shown.
   uint64_t run() {
     for (uint64_t round = 0; best_height() > enough_ && !budget_.empty(); ++round) {
-      if (round < kBoundRounds || round % 4 == 0) attempt(enough_, round);
+      if (round % (round < kBoundRounds ? 2 : 4) == 0) attempt(enough_, round);
       given_up_ = std::max(given_up_, enough_);
       if (given_up_ + 1 >= best_height()) given_up_ = enough_;
       if (best_height() > enough_ + 1) {

@@ -230,9 +230,32 @@ graph main {
                                                     [("x", 1, [64, 64])], [("y", 1, [64, 64])]))
         on_device = ["run", model, "--target", "ascend", "--memory-max"]
         self.check_failed(davit(*on_device, "20000"), 5, "run", "asks ascend")
-        self.check_passed(davit(*on_device, "20000", "--device-memory", "direct"))
+        self.check_failed(davit(*on_device, "20000", "--device-memory", "direct"), 2, "usage",
+                          "--memory-max limits what an executor keeps")
         self.check_passed(davit(*on_device, "40000"))
         self.check_failed(davit("run", model, "--device-memory", "some"), 2, "usage", "direct")
+        for arguments in (["--memory-max", "1000"], ["--device-memory", "direct"],
+                          ["--device-memory", "cached"]):
+            for command in ("run", "bench"):
+                self.check_failed(davit(command, model, *arguments), 2, "usage",
+                                  arguments[0] + " would do nothing: the image is for the cpu")
+
+    def test_huge_pages(self):
+        model = self.path("r.onnx", tool.onnx_model(
+            [("Relu", "", "r", ["x"], ["a"]), ("Exp", "", "e", ["a"], ["y"])],
+            [("x", 1, [64, 64])], [("y", 1, [64, 64])]))
+        digests = set()
+        for pages in ("auto", "none"):
+            result, document = self.davit_json("run", model, "-O0", "--huge-pages", pages)
+            self.check_passed(result)
+            digests.add(document["result"]["outputs"][0]["digest"])
+        self.assertEqual(len(digests), 1)
+        self.check_failed(davit("run", model, "--huge-pages", "all"), 2, "usage",
+                          "'all' is not auto, none or reserved")
+        result = davit("run", model, "-O0", "--huge-pages", "reserved")
+        if result.code != 0:  # This machine has set none aside.
+            self.check_failed(result, 5, "load", "huge pages that were set aside")
+            self.assertIn("vm.nr_hugepages", result.err)
 
     def test_the_report_of_a_predicted_run(self):
         model = self.path("model.onnx", tool.onnx_model(

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,50 @@ struct Chain {
 };
 
 }  // namespace
+
+namespace {
+
+// Mappings of this process whose flags have `flag` ("hg": asks for huge pages, "nh": refuses them).
+size_t mappings_with(const std::string& flag) {
+  std::ifstream maps("/proc/self/smaps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.starts_with("VmFlags:") && line.find(" " + flag) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("pages behind planned values are as the options say") {
+  const TextImage text(
+      "davit 1.3 target cpu\ninput x: f32[1048576]\noutput y: f32[1048576]\n"
+      "planned v: f32[1048576]\ngraph main {\n  v = t.Sum(x)\n  y = t.Sum(v)\n}\n");
+  const auto make = [&](uint32_t pages) {
+    DvtExecutorOptions options;
+    dvt_executor_options_init(&options);
+    options.huge_pages = pages;
+    return Executor::create(text.image, &options);
+  };
+  const size_t asking = mappings_with("hg");
+  const size_t refusing = mappings_with("nh");
+  const auto as_default = make(DVT_HUGE_PAGES_AUTO);
+  REQUIRE(as_default);
+  // A system without huge pages knows neither flag.
+  const bool knows = mappings_with("hg") > asking;
+  const auto none = make(DVT_HUGE_PAGES_NONE);
+  REQUIRE(none);
+  if (knows) {
+    CHECK(mappings_with("hg") == asking + 1);
+    CHECK(mappings_with("nh") == refusing + 1);
+  }
+  const auto reserved = make(DVT_HUGE_PAGES_RESERVED);
+  if (!reserved) {
+    CHECK(reserved.error().code() == DVT_OUT_OF_MEMORY);
+    CHECK(reserved.error().text().find("vm.nr_hugepages") != std::string::npos);
+  }
+  CHECK(make(DVT_HUGE_PAGES_RESERVED + 1).error().code() == DVT_INVALID_ARGUMENT);
+}
 
 TEST_CASE("planned values live where the caller says, and move between runs") {
   const TextImage text(davit::test::chain_text(5));

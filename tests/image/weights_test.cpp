@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -144,6 +145,52 @@ TEST_CASE("weights that are missing, short, long or changed are refused, with th
   CHECK(status.detail().hint.find("beside it") != std::string::npos);
   fs::create_directory(path);
   CHECK(files.open().code() == DVT_IO_ERROR);
+}
+
+TEST_CASE("weights in memory of the caller's take the place of the file") {
+  const std::vector<std::byte> image_bytes = assemble(kText);
+  const std::vector<std::byte> good = parse(kText).constants;
+  // Aligned to 8, with room to be misaligned in.
+  alignas(8) std::array<std::byte, 32> memory{};
+  std::memcpy(memory.data(), good.data(), good.size());
+  const auto kernels = tables();
+  const auto open = [&](const void* weights, uint64_t bytes, uint32_t skip_digests, DvtError& error,
+                        const std::vector<std::byte>& image) {
+    DvtImageOptions options;
+    dvt_image_options_init(&options);
+    options.kernel_tables = kernels.data();
+    options.kernel_table_count = kernels.size();
+    options.weights = weights;
+    options.weights_bytes = bytes;
+    options.skip_digests = skip_digests;
+    DvtImage* opened = nullptr;
+    const DvtCode code =
+        dvt_image_open_memory(image.data(), image.size(), &options, &opened, &error);
+    if (code == DVT_OK) CHECK(opened->view.constants == memory.data());
+    dvt_image_close(opened);
+    return code;
+  };
+  DvtError error{};
+  CHECK(open(memory.data(), 16, 0, error, image_bytes) == DVT_OK);
+  CHECK(open(nullptr, 0, 0, error, image_bytes) == DVT_INVALID_ARGUMENT);
+  CHECK(std::string(error.hint).find("in memory") != std::string::npos);
+  CHECK(open(memory.data(), 15, 1, error, image_bytes) == DVT_INVALID_ARGUMENT);
+  CHECK(std::string(error.got) == "15 bytes");
+  CHECK(open(memory.data(), 0, 1, error, image_bytes) == DVT_INVALID_ARGUMENT);
+
+  memory[5] ^= std::byte{1};
+  CHECK(open(memory.data(), 16, 0, error, image_bytes) == DVT_INVALID_ARGUMENT);
+  CHECK(std::string(error.message) ==
+        "memory of the caller's: the weights are damaged or were changed");
+  CHECK(open(memory.data(), 16, 1, error, image_bytes) == DVT_OK);
+  std::memcpy(memory.data() + 1, good.data(), good.size());
+  CHECK(open(memory.data() + 1, 16, 0, error, image_bytes) == DVT_INVALID_ARGUMENT);
+  CHECK(std::string(error.message).find("misaligned") != std::string::npos);
+
+  std::string inside(kText);
+  inside.erase(inside.find("constants external\n"), std::strlen("constants external\n"));
+  CHECK(open(memory.data(), 16, 1, error, assemble(inside)) == DVT_INVALID_ARGUMENT);
+  CHECK(std::string(error.message).find("has its weights inside") != std::string::npos);
 }
 
 TEST_CASE("an image in memory has no folder") {
