@@ -186,9 +186,10 @@ Layout layout_of(const Product& product, std::span<const Isa> isas) {
     return prefers_channels(*conv, isas) ? layout_of_channels(*conv, isas)
                                          : layout_of_positions(*conv, isas);
   }
-  const auto& matrix = std::get<Matrix>(product.what);
-  const int64_t panels = (matrix.columns + kPanelColumns - 1) / kPanelColumns;
-  return {.weight_dims = {panels, matrix.inner, kPanelColumns}};
+  const auto* matrix = std::get_if<Matrix>(&product.what);
+  if (matrix == nullptr) return {};
+  const int64_t panels = (matrix->columns + kPanelColumns - 1) / kPanelColumns;
+  return {.weight_dims = {panels, matrix->inner, kPanelColumns}};
 }
 
 std::vector<float> pack_weights(const Product& product, const Layout& layout,
@@ -210,8 +211,11 @@ std::vector<float> pack_weights(const Product& product, const Layout& layout,
 
 std::string emit_product(const Product& product, const Layout& layout, const Isa& isa,
                          const std::string& symbol) {
+  if (const auto* matrix = std::get_if<Matrix>(&product.what)) {
+    return emit_matrix(*matrix, isa, symbol);
+  }
   const auto* conv = std::get_if<Convolution>(&product.what);
-  if (conv == nullptr) return emit_matrix(std::get<Matrix>(product.what), isa, symbol);
+  if (conv == nullptr) return emit_planewise(product, isa, symbol);
   switch (layout.way) {
     case Way::kWinograd:
       return emit_winograd(*conv, layout, isa, symbol);

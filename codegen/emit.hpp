@@ -29,7 +29,8 @@ struct Layout {
 
 Layout layout_of(const Product& product, std::span<const Isa> isas);
 
-// The weights in the order in which the kernel reads them, zeros where tiles hang over.
+// The weights of a convolution or matrix in the order in which the kernel reads them, zeros where
+// tiles hang over.
 std::vector<float> pack_weights(const Product& product, const Layout& layout,
                                 std::span<const float> weights);
 
@@ -68,6 +69,7 @@ Layout layout_of_winograd(const Convolution& conv, std::span<const Isa> isas);
 std::string emit_winograd(const Convolution& conv, const Layout& layout, const Isa& isa,
                           const std::string& symbol);
 std::vector<float> pack_winograd(const Convolution& conv, std::span<const float> weights);
+std::string emit_planewise(const Product& product, const Isa& isa, const std::string& symbol);
 std::string emit_matrix(const Matrix& matrix, const Isa& isa, const std::string& symbol);
 std::vector<float> pack_matrix(const Product& product, const Matrix& matrix,
                                std::span<const float> weights);

@@ -31,8 +31,9 @@ std::vector<int64_t> cost_of(const Product& product) {
     return {conv->batch * conv->groups, dvt_volume(conv->window.out), conv->out_channels,
             conv->in_channels * dvt_volume(conv->window.kernel)};
   }
-  const auto& matrix = std::get<Matrix>(product.what);
-  return {1, matrix.rows, matrix.columns, matrix.inner};
+  const auto* matrix = std::get_if<Matrix>(&product.what);
+  if (matrix == nullptr) return {0, 0, 0, 0};
+  return {1, matrix->rows, matrix->columns, matrix->inner};
 }
 
 class Generator {
@@ -85,7 +86,8 @@ class Generator {
     kernel.layout = layout_of(product, isas_);
     kernel.product = std::move(product);
     const ir::ValueId y = module().outputs(node)[0];
-    std::vector<ir::ValueId> inputs = {kernel.product.input, packed_weights(kernel)};
+    std::vector<ir::ValueId> inputs = {kernel.product.input};
+    if (kernel.product.weights != ir::kNoValue) inputs.push_back(packed_weights(kernel));
     inputs.insert(inputs.end(), kernel.product.operands.begin(), kernel.product.operands.end());
     if (kernel.layout.weights_operand != 0) inputs.push_back(kernel.product.weights);
     for (const ir::ValueId input : inputs) kernel.operands.push_back(tensor_of(module(), input));
@@ -98,9 +100,8 @@ class Generator {
       kernel.outputs = 2;
     }
     name_kernel(kernel, isas_);
-    const bool is_conv = std::holds_alternative<Convolution>(kernel.product.what);
     ir::Module::NodeInit init{.domain = std::string(ops::kFusedDomain),
-                              .op = is_conv ? "GeneratedConv" : "GeneratedMatMul",
+                              .op = "Generated" + std::string(kind_of(kernel.product)),
                               .name = std::string(module().node_name(node)),
                               .inputs = std::move(inputs),
                               .outputs = {},

@@ -8,6 +8,7 @@
 #include <string.h>
 
 typedef float Vector __attribute__((vector_size(LANES * 4)));
+typedef int32_t Mask __attribute__((vector_size(LANES * 4)));
 /* The same at any address of a float. */
 typedef float VectorAt __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
@@ -174,6 +175,43 @@ static inline float step_hard_sigmoid(float x, float alpha, float beta) {
 }
 static inline float step_hard_swish(float x) {
   return x * step_hard_sigmoid(x, 1.0f / 6.0f, 0.5f);
+}
+
+/* ---- Pools and rows -------------------------------------------------------------------------- */
+
+/* NaN when one of them is. */
+static inline float pool_max(float a, float b) {
+  return (b > a) | (b != b) ? b : a;
+}
+static inline Vector pool_max_vector(Vector a, Vector b) {
+  const Mask is_b = (b > a) | (b != b);
+  return (Vector)((is_b & (Mask)b) | (~is_b & (Mask)a));
+}
+
+static inline float row_sum(const float* x, int64_t count) {
+  Vector lanes = {0};
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) lanes += load(x + i);
+  float sums[LANES];
+  store(sums, lanes);
+  for (int64_t half = LANES / 2; half > 0; half /= 2) {
+    for (int64_t j = 0; j < half; ++j) sums[j] += sums[j + half];
+  }
+  for (; i < count; ++i) sums[0] += x[i];
+  return sums[0];
+}
+
+/* Of what is not NaN; the lowest value when nothing is. */
+static inline float row_max(const float* x, int64_t count) {
+  float most[LANES];
+  for (int64_t j = 0; j < LANES; ++j) most[j] = -__builtin_inff();
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    for (int64_t j = 0; j < LANES; ++j) most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
+  }
+  for (; i < count; ++i) most[0] = x[i] > most[0] ? x[i] : most[0];
+  for (int64_t j = 1; j < LANES; ++j) most[0] = most[j] > most[0] ? most[j] : most[0];
+  return most[0];
 }
 
 /* ---- Planes of convolutions ------------------------------------------------------------------

@@ -39,6 +39,11 @@ class Recogniser {
     const bool fused = domain == ops::kFusedDomain && op.starts_with("Fused");
     const std::string_view name = fused ? op.substr(std::strlen("Fused")) : op;
     if (!fused && !domain.empty()) return Recognised{};
+    if (!fused) {
+      auto planewise = recognise_planewise(module_, view_);
+      if (!planewise.ok()) return std::move(planewise.status());
+      if (*planewise) return Recognised{.product = std::move(*planewise)};
+    }
     const bool is_conv = name == "Conv";
     if (!is_conv && name != "MatMul" && name != "Gemm") return Recognised{};
     if (const char* obstacle = common_obstacle()) return refuse(obstacle);
@@ -61,7 +66,11 @@ class Recogniser {
       std::memcpy(&steps, attributes.data() + offset, sizeof steps);
       if (!read_steps(steps)) return refuse(reason_);
     }
-    std::visit([&](auto& what) { what.steps = std::move(steps_); }, product_.what);
+    if (auto* conv = std::get_if<Convolution>(&product_.what)) {
+      conv->steps = std::move(steps_);
+    } else {
+      std::get<Matrix>(product_.what).steps = std::move(steps_);
+    }
     return Recognised{.product = std::move(product_)};
   }
 

@@ -1,5 +1,6 @@
 // products.hpp: what a generated kernel computes: a convolution or a product of matrices, and the
-// pointwise steps behind it; recognised in the graph, with the reason where it cannot be.
+// pointwise steps behind it; or a pool, reduction, softmax or resizing. Recognised in the graph,
+// with the reason where it cannot be.
 //
 // Threads  Pure functions.
 // Trust    The module has passed inference: records and shapes obey their operators' rules.
@@ -14,6 +15,7 @@
 
 #include "base/status.hpp"
 #include "ir/module.hpp"
+#include "ops/definition.hpp"
 #include "ops/kernels/fused.h"
 
 namespace davit::codegen {
@@ -46,13 +48,41 @@ struct Matrix {
   std::vector<Step> steps;
 };
 
+// Of planes of one or two dims.
+struct Pool {
+  int64_t planes = 0;
+  DvtWindow window{};
+  bool is_max = false;
+  bool counts_pads = false;  // An average divides by them too.
+};
+
+struct Reduction {
+  int64_t rows = 0, count = 0;  // Of a row.
+  bool is_mean = false;         // Else the sum.
+};
+
+struct Softmax {
+  int64_t rows = 0, count = 0;
+};
+
+// Each line and column of the result is a sum of some of the input's.
+struct Resize {
+  struct Axis {
+    int64_t in = 0, out = 0, taps = 0;
+    std::vector<int64_t> index;  // [out][taps]
+    std::vector<float> weight;
+  };
+  int64_t planes = 0;
+  Axis lines, columns;
+};
+
 struct Product {
-  std::variant<Convolution, Matrix> what;
+  std::variant<Convolution, Matrix, Pool, Reduction, Softmax, Resize> what;
   // Of the kernel, behind the packed weights: the bias and what steps read.
   std::vector<ir::ValueId> operands;
-  ir::ValueId input{}, weights{};
-  bool transpose_weights = false;  // Of a Matrix: they are stored columns x inner.
-  double scale = 1;                // The weights are multiplied by it.
+  ir::ValueId input{}, weights = ir::kNoValue;  // Weights of Convolution and Matrix.
+  bool transpose_weights = false;               // Of a Matrix: they are stored columns x inner.
+  double scale = 1;                             // The weights are multiplied by it.
 };
 
 // The product that the node is; or why no kernel is generated for it, empty for a node that is no
@@ -62,5 +92,9 @@ struct Recognised {
   std::string reason;
 };
 Result<Recognised> recognise(const ir::Module& module, ir::NodeId node);
+
+// Likewise of what has no weights.
+Result<std::optional<Product>> recognise_planewise(const ir::Module& module,
+                                                   const ops::NodeView& node);
 
 }  // namespace davit::codegen

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 
 #include "exec/generated_code.h"
 
@@ -81,12 +82,16 @@ std::string record_text(std::span<const Kernel> kernels, std::span<const Isa> is
 
 }  // namespace
 
+std::string_view kind_of(const Product& product) {
+  constexpr std::array<std::string_view, std::variant_size_v<decltype(product.what)>> kKinds = {
+      "Conv", "MatMul", "Pool", "Reduce", "Softmax", "Resize"};
+  return kKinds[product.what.index()];
+}
+
 void name_kernel(Kernel& kernel, std::span<const Isa> isas) {
   std::string text = kPrelude;
   for (const Isa& isa : isas) text += kernel_text(kernel, isa, "k");
-  const bool is_conv = std::holds_alternative<Convolution>(kernel.product.what);
-  kernel.name =
-      std::string(DVT_GENERATED_PREFIX) + (is_conv ? "Conv." : "MatMul.") + digest_of(text);
+  kernel.name = fmt::format(DVT_GENERATED_PREFIX "{}.{}", kind_of(kernel.product), digest_of(text));
 }
 
 std::vector<SourceFile> make_sources(std::span<const Kernel> kernels, std::span<const Isa> isas) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/emit.hpp"
@@ -26,6 +27,8 @@ struct Kernel {
   std::string name;  // "generated.Conv.0f3a...": equal kernels have equal names.
 };
 
+// Of operators davit::Generated<kind>: "Conv", "MatMul", ...
+std::string_view kind_of(const Product& product);
 // Names the kernel after all that makes its code.
 void name_kernel(Kernel& kernel, std::span<const Isa> isas);
 

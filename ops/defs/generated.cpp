@@ -1,4 +1,4 @@
-// GeneratedConv and GeneratedMatMul: products whose kernels codegen has made, for one shape each.
+// Generated*: operators whose kernels codegen has made, for one shape each.
 #include <array>
 
 #include "ops/defs/common.hpp"
@@ -39,8 +39,10 @@ Result<Recipe> recipe_generated(const NodeView& node) {
 DvtTaskCost cost_generated(const NodeView& node) {
   DvtTaskCost cost = move_cost(node);
   const std::vector<int64_t> extents = node.attribute_ints("cost", {0, 0, 0, 0});
-  if (extents.size() != 4) return cost;
-  cost.kind = node.module().op(node.id()) == "GeneratedConv" ? DVT_TASK_CONV : DVT_TASK_MATMUL;
+  const std::string_view op = node.module().op(node.id());
+  const bool is_conv = op == "GeneratedConv";
+  if (extents.size() != 4 || (!is_conv && op != "GeneratedMatMul")) return cost;
+  cost.kind = is_conv ? DVT_TASK_CONV : DVT_TASK_MATMUL;
   cost.batch = uint64_t(extents[0]);
   cost.m = uint64_t(extents[1]);
   cost.n = uint64_t(extents[2]);
@@ -48,12 +50,16 @@ DvtTaskCost cost_generated(const NodeView& node) {
   return cost;
 }
 
-constexpr OperatorDefinition generated(std::string_view name) {
-  return {kFusedDomain,     name,          1, INT64_MAX, 2, UINT32_MAX, 1, 1, infer_generated,
-          recipe_generated, cost_generated};
+constexpr OperatorDefinition generated(std::string_view name, uint32_t input_min) {
+  return {kFusedDomain,  name, 1, INT64_MAX,       input_min,
+          UINT32_MAX,    1,    1, infer_generated, recipe_generated,
+          cost_generated};
 }
 
-constexpr std::array kOperators = {generated("GeneratedConv"), generated("GeneratedMatMul")};
+constexpr std::array kOperators = {
+    generated("GeneratedConv", 2),    generated("GeneratedMatMul", 2),
+    generated("GeneratedPool", 1),    generated("GeneratedReduce", 1),
+    generated("GeneratedSoftmax", 1), generated("GeneratedResize", 1)};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
-// Random convolutions and products of matrices, with steps behind them: generated kernels of every
-// instruction set that this processor runs agree with the reference kernels.
+// Random convolutions and products of matrices, with steps behind them, pools, softmax, resizing:
+// generated kernels of every instruction set that this processor runs agree with the reference
+// kernels.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -123,6 +124,58 @@ class Products {
            {rows, columns}, {columns});
   }
 
+  void add_pool() {
+    const int64_t spatial = between(1, 2);
+    const bool is_max = chance(60);
+    Dims x = {between(1, 2), between(1, 5)};
+    Dims kernel, strides, dilations, begin, end;
+    for (int64_t axis = 0; axis < spatial; ++axis) {
+      kernel.push_back(between(1, 4));
+      strides.push_back(between(1, 3));
+      dilations.push_back(is_max && chance(20) ? 2 : 1);
+      begin.push_back(between(0, kernel.back() - 1));
+      end.push_back(between(0, kernel.back() - 1));
+      x.push_back((kernel.back() - 1) * dilations.back() + between(1, 60));
+    }
+    Dims pads = begin;
+    pads.insert(pads.end(), end.begin(), end.end());
+    std::vector<davit::ir::Attribute> attributes = {{"kernel_shape", kernel},
+                                                    {"strides", strides},
+                                                    {"pads", pads},
+                                                    {"ceil_mode", between(0, 1)}};
+    attributes.push_back(is_max ? davit::ir::Attribute{"dilations", dilations}
+                                : davit::ir::Attribute{"count_include_pad", between(0, 1)});
+    outputs_.push_back(
+        tiny_.node(is_max ? "MaxPool" : "AveragePool", {input(x)}, name(), std::move(attributes)));
+  }
+
+  void add_rows() {
+    const Dims x = {between(1, 2), between(1, 5), between(1, 9), between(1, 70)};
+    switch (between(0, 2)) {
+      case 0:
+        outputs_.push_back(tiny_.node("GlobalAveragePool", {input(x)}, name()));
+        break;
+      case 1:
+        outputs_.push_back(tiny_.node("ReduceMean", {input(x)}, name(), {{"axes", Dims{3}}}));
+        break;
+      default:
+        outputs_.push_back(tiny_.node("Softmax", {input(x)}, name(), {{"axis", int64_t{-1}}}));
+    }
+  }
+
+  void add_resize() {
+    const Dims x = {1, between(1, 4), between(1, 12), between(1, 40)};
+    const auto scales = tiny_.constant(
+        name(), davit::testing::f32_tensor(
+                    {4}, {1, 1, float(between(1, 12)) / 4 + 1, float(between(1, 12)) / 4 + 1}));
+    const char* modes[] = {"nearest", "linear", "cubic"};
+    const char* coordinates[] = {"half_pixel", "align_corners", "asymmetric"};
+    outputs_.push_back(
+        tiny_.node("Resize", {input(x), davit::ir::kNoValue, scales}, name(),
+                   {{"mode", std::string(modes[between(0, 2)])},
+                    {"coordinate_transformation_mode", std::string(coordinates[between(0, 2)])}}));
+  }
+
   davit::ir::Module build() { return tiny_.build(outputs_); }
 
   std::vector<NpyArray> inputs;
@@ -188,16 +241,20 @@ void check(uint32_t seed, const std::vector<std::string>& isas) {
   CAPTURE(isas[0]);
   constexpr int kProducts = 20;
   constexpr int kWinograd = 3;
+  constexpr int kPlanewise = 24;
   Products products(seed);
   for (int i = 0; i < kProducts; ++i) {
     i % 2 == 0 ? products.add_convolution() : products.add_matrix();
   }
   for (int i = 0; i < kWinograd; ++i) products.add_winograd();
+  for (int i = 0; i < kPlanewise; ++i) {
+    i % 4 == 0 ? products.add_rows() : i % 4 == 1 ? products.add_resize() : products.add_pool();
+  }
   const davit::ir::Module module = products.build();
   const auto expected = run(module, products.inputs, {});
   uint32_t generated = 0;
   const auto got = run(module, products.inputs, isas, &generated);
-  CHECK(generated == kProducts + kWinograd);
+  CHECK(generated == kProducts + kWinograd + kPlanewise);
   REQUIRE(got.size() == expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     CAPTURE(i);
