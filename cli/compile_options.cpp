@@ -227,6 +227,9 @@ Status CompileArguments::check() const {
   compiler::CompileOptions unused;
   Status status = parse_target(target_, unused);
   if (status.ok()) status = parse_isas(isas_, unused);
+  if (status.ok() && no_cache_ && unused.codegen.isas.empty()) {
+    status = usage_error("--no-cache: without --isa no code is generated");
+  }
   if (status.ok() && !save_passes_.empty()) status = check_folder(save_passes_);
   return status;
 }
@@ -248,6 +251,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   if (status.ok()) status = parse_isas(isas_, options);
   if (!status.ok()) return status;
   options.codegen.toolchain.cache_folder = no_cache_ ? "" : codegen::default_cache_folder();
+  options.codegen.toolchain.is_cancelled = is_cancelled_;
   options.codegen.toolchain.jobs = unsigned(std::max(available_cpus().usable, 1.0));
   options.level = static_cast<passes::Level>(level_);
   options.plan_budget_ms = plan_budget_ms_;

@@ -5,6 +5,7 @@
 // Memory   Owns the option variables.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,10 @@ class CompileArguments {
   void set_workers(uint32_t workers) { workers_ = workers; }
   // What nodes take, as in compiler::CompileOptions.
   void set_node_costs(std::vector<double> nanoseconds) { node_costs_ns_ = std::move(nanoseconds); }
+  // Asked while code is compiled: true stops it.
+  void set_cancelled(std::function<bool()> is_cancelled) {
+    is_cancelled_ = std::move(is_cancelled);
+  }
   // What can be judged before any file is opened.
   [[nodiscard]] Status check() const;
   // Loads the plug-ins; before parse(), and before an image is opened.
@@ -62,6 +67,7 @@ class CompileArguments {
   bool takes_external_weights_ = false;
   uint64_t plan_budget_ms_ = 1000;
   std::vector<double> node_costs_ns_;
+  std::function<bool()> is_cancelled_;
 };
 
 // "ascend:910B2" for the options, as an image names it.

@@ -69,6 +69,10 @@ class ExecutionArguments {
   [[nodiscard]] CompileArguments& compile() { return compile_; }
   [[nodiscard]] bool has_inputs() const { return !inputs_.empty(); }
   [[nodiscard]] double timeout_seconds() const { return timeout_seconds_; }
+  // As CompileArguments::set_cancelled().
+  void set_cancelled(std::function<bool()> is_cancelled) {
+    compile_.set_cancelled(std::move(is_cancelled));
+  }
   // The same limit for waits on a device; -1 without one.
   [[nodiscard]] int64_t synchronize_timeout_us() const;
   [[nodiscard]] const std::vector<double>& percentiles() const { return percentile_ranks_; }

@@ -50,8 +50,8 @@ class RunCommand final : public Command {
   Status check_options(OptionSet& options);
   // When it is the time of --timeout that is up, says so in the words of the watchdog.
   [[nodiscard]] Status watched(Status status) const {
-    const bool ours = execution_.timeout_seconds() > 0 && status.code() == DVT_TIMEOUT &&
-                      watchdog_->seconds_left() <= 0;
+    const bool ours = execution_.timeout_seconds() > 0 && watchdog_->seconds_left() <= 0 &&
+                      (status.code() == DVT_TIMEOUT || status.code() == DVT_CANCELLED);
     if (!ours) return status;
     watchdog_->say_waits();
     return watchdog_->failure();
@@ -452,11 +452,12 @@ Status RunCommand::run(Session& session, OptionSet& options) {
   if (execution_.timeout_seconds() > 0 || watch_) watchdog_ = &watchdog;
   if (execution_.timeout_seconds() > 0) {
     session.log("runs look at the clock and are observed because of --timeout\n");
+    execution_.set_cancelled([&watchdog] { return watchdog.seconds_left() <= 0; });
   }
   std::optional<WaitsOnSignal> waits_on_signal;
   if (watch_) waits_on_signal.emplace(watchdog);
   auto model = execution_.open(session, options);
-  if (!model.ok()) return std::move(model.status());
+  if (!model.ok()) return watched(std::move(model.status()));
   model_ = std::move(*model);
   auto device = execution_.open_device(session, options, model_);
   if (!device.ok()) return std::move(device.status());

@@ -209,6 +209,9 @@ Json report_generation(Session& session, const compiler::CompileReport& report) 
                 format_count(report.generated_kernels, "kernel"),
                 format_count(report.generated_nodes, "node"), format_bytes(report.code_bytes),
                 report.cached_code_files, format_count(report.code_files, "file"));
+  if (!report.cache_problem.empty()) {
+    session.log("warning: compiled code is not kept for the next time: {}\n", report.cache_problem);
+  }
   return {{"nodes", report.generated_nodes},          {"kernels", report.generated_kernels},
           {"refusals", std::move(refusals)},          {"files", report.code_files},
           {"cached_files", report.cached_code_files}, {"code_bytes", report.code_bytes}};

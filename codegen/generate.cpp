@@ -167,6 +167,7 @@ Result<std::unique_ptr<Generated>> generate(ir::Module& module, const Options& o
   }
   generated->files = built->files;
   generated->cached_files = built->cached_files;
+  generated->cache_problem = std::move(built->cache_problem);
   generated->names_.reserve(kernels.size());
   for (const Kernel& kernel : kernels) {
     generated->names_.push_back(kernel.name);

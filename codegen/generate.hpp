@@ -31,6 +31,7 @@ class Generated {
   // Path of the node, and why no kernel is generated for it.
   std::vector<std::pair<std::string, std::string>> refusals;
   size_t files = 0, cached_files = 0;
+  std::string cache_problem;  // As BuiltCode.
 
   // The kernels as the compiler knows them: their records, but nothing that could run.
   [[nodiscard]] DvtKernelTable kernels() const { return {records_.data(), records_.size()}; }
@@ -42,9 +43,8 @@ class Generated {
   std::vector<DvtKernel> records_;
 };
 
-// Replaces products of the main graph (Conv, MatMul, Gemm and their fused forms, f32, constant
-// weights, static shapes) by operators davit::GeneratedConv and davit::GeneratedMatMul, whose
-// weights are packed. Null when there is none.
+// Replaces what recognise() knows in the main graph by operators davit::Generated<kind>; the
+// weights of products are packed. Null when there is none.
 Result<std::unique_ptr<Generated>> generate(ir::Module& module, const Options& options);
 
 }  // namespace davit::codegen

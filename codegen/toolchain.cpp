@@ -97,6 +97,33 @@ class TemporaryFolder {
   bool kept_ = false;
 };
 
+// Holds the signals that end a program back, in this thread, and gives them their way at the end.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigemptyset(&held_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&held_, number);
+    pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  [[nodiscard]] const sigset_t& before() const { return before_; }
+  // One that the thread would have got is waiting.
+  [[nodiscard]] bool is_pending() const {
+    sigset_t pending;
+    sigpending(&pending);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+      if (sigismember(&pending, number) == 1 && sigismember(&before_, number) == 0) return true;
+    }
+    return false;
+  }
+
+ private:
+  sigset_t held_{}, before_{};
+};
+
 // ---- Processes
 // -----------------------------------------------------------------------------------
 
@@ -113,7 +140,7 @@ std::string joined(const Words& words) {
 }
 
 // Output goes to the log. The child is a group of its own, so that all it starts ends with it.
-Result<Process> start(const Words& words, const fs::path& log) {
+Result<Process> start(const Words& words, const fs::path& log, const sigset_t& signals) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
@@ -122,7 +149,8 @@ Result<Process> start(const Words& words, const fs::path& log) {
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC, 0666);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setsigmask(&attributes, &signals);
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -187,8 +215,16 @@ class Cache {
  public:
   explicit Cache(const std::string& folder) {
     std::error_code error;
-    if (!folder.empty() && (fs::create_directories(folder, error) || !error)) folder_ = folder;
+    if (folder.empty()) return;
+    if (fs::create_directories(folder, error) || !error) {
+      folder_ = folder;
+    } else {
+      problem_ = fmt::format("cannot make {}: {}", folder, error.message());
+    }
   }
+
+  // Why entries cannot be made; empty when none was refused.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
 
   [[nodiscard]] std::optional<std::string> find(const std::string& key) const {
     if (folder_.empty()) return std::nullopt;
@@ -201,21 +237,27 @@ class Cache {
     return content;
   }
 
-  // A cache that cannot be written is none: nothing is reported.
-  void put(const std::string& key, std::string_view content) const {
-    if (folder_.empty()) return;
+  // A cache that cannot be written is none.
+  void put(const std::string& key, std::string_view content) {
+    if (folder_.empty() || !problem_.empty()) return;
     std::string pattern = (folder_ / (key + ".XXXXXX")).string();
     const FileDescriptor file(::mkstemp(pattern.data()));
-    if (!file.is_open()) return;
+    if (!file.is_open()) {
+      problem_ = fmt::format("cannot write to {}: {}", folder_.string(), std::strerror(errno));
+      return;
+    }
     const std::string entry = digest_of(key + std::string(content)) + std::string(content);
     const bool written = ::write(file.get(), entry.data(), entry.size()) == ssize_t(entry.size());
     std::error_code error;
     if (written) fs::rename(pattern, folder_ / (key + ".o"), error);
-    if (!written || error) fs::remove(pattern, error);
+    if (written && !error) return;
+    problem_ = fmt::format("cannot write to {}", folder_.string());
+    fs::remove(pattern, error);
   }
 
  private:
   fs::path folder_;
+  std::string problem_;
 };
 
 // ---- Building
@@ -235,6 +277,7 @@ class Builder {
     if (folder_.path().empty()) return io_error(folder_.reason());
     Status status = identify();
     if (status.ok()) status = compile();
+    code_.cache_problem = cache_.problem();
     auto code = status.ok() ? link() : Result<BuiltCode>(std::move(status));
     if (!code.ok() && code.status().code() == DVT_IO_ERROR) folder_.keep();
     return code;
@@ -255,14 +298,25 @@ class Builder {
 
   // Starts one process and waits for it.
   Status finish(const Words& words, const fs::path& log) {
-    auto process = start(words, log);
+    auto process = start(words, log, signals_.before());
     if (!process.ok()) return std::move(process.status());
     for (;;) {
       auto ended = has_ended(*process, options_.timeout_seconds);
       if (!ended.ok()) return std::move(ended.status());
       if (*ended) return {};
+      if (is_cancelled()) {
+        stop(*process);
+        return cancelled();
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
+  }
+
+  [[nodiscard]] bool is_cancelled() const {
+    return signals_.is_pending() || (options_.is_cancelled && options_.is_cancelled());
+  }
+  static Status cancelled() {
+    return {DVT_CANCELLED, DVT_STAGE_LOWER, "the C compiler was stopped: interrupted"};
   }
 
   [[nodiscard]] fs::path object_of(size_t file) const {
@@ -279,7 +333,7 @@ class Builder {
     }
     // Relative, so that no name of a folder gets into the object.
     words.insert(words.end(), {source.string(), "-o", object_of(file).string()});
-    auto process = start(words, source.string() + ".log");
+    auto process = start(words, source.string() + ".log", signals_.before());
     if (!process.ok()) return std::move(process.status());
     process->file = file;
     running_.push_back(std::move(*process));
@@ -312,6 +366,7 @@ class Builder {
         if (Status status = start_file(missing[next++]); !status.ok()) return status;
       }
       if (Status status = collect(done); !status.ok()) return status;
+      if (is_cancelled()) return cancelled();  // What runs is stopped with the builder.
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     return {};
@@ -355,9 +410,10 @@ class Builder {
     return std::move(code_);
   }
 
+  const SignalsHeld signals_;  // Goes last: nothing is left when a signal has its way.
   const std::span<const SourceFile> files_;
   const ToolchainOptions& options_;
-  const Cache cache_;
+  Cache cache_;
   TemporaryFolder folder_;
   Words compiler_;
   std::string identity_;

@@ -233,6 +233,7 @@ Result<std::unique_ptr<codegen::Generated>> generate_code(ir::Module& module,
   report.code_files = (*generated)->files;
   report.cached_code_files = (*generated)->cached_files;
   report.code_bytes = (*generated)->code.size();
+  report.cache_problem = (*generated)->cache_problem;
   return generated;
 }
 

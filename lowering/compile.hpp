@@ -77,6 +77,7 @@ struct CompileReport {
   std::vector<std::pair<std::string, std::string>> generation_refusals;
   uint64_t code_files = 0, cached_code_files = 0, code_bytes = 0;
   std::vector<std::string> kernels;         // Names of those that the image calls.
+  std::string cache_problem;                // Why compiled code is not kept; empty where it is.
   std::vector<std::string> external_files;  // Paths of weights beside the model file.
   uint32_t source_nodes = 0, folded_nodes = 0, dead_nodes = 0, aliased_nodes = 0, image_nodes = 0;
   uint32_t joined_nodes = 0;  // See lowering::Lowered.

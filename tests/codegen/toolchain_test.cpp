@@ -2,7 +2,9 @@
 #include "codegen/toolchain.hpp"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -112,10 +114,49 @@ TEST_CASE("other flags or text are other entries") {
   CHECK(built->cached_files == 1);
 }
 
-TEST_CASE("a cache that cannot be written is none") {
+TEST_CASE("a cache that cannot be written is none, and why is told") {
   const auto built = build(kFiles, {.cache_folder = "/proc/no/such/cache"});
   REQUIRE_MESSAGE(built.ok(), built.status().to_string());
   CHECK(built->cached_files == 0);
+  CHECK(built->cache_problem.find("/proc/no/such/cache") != std::string::npos);
+  const auto without = build(kFiles, {});
+  REQUIRE(without.ok());
+  CHECK(without->cache_problem.empty());
+}
+
+TEST_CASE("an interrupted build ends its compilers and leaves no folder") {
+  const Folder folder;
+  const fs::path temporary = folder.path() / "tmp";
+  fs::create_directory(temporary);
+  ::setenv("TMPDIR", temporary.c_str(), 1);
+  // Says who it is, then compiles for ever.
+  const std::string compiler = folder.script("case \"$*\" in *-E*) exit 0;; esac\necho $$ > " +
+                                             (folder.path() / "id").string() + "\nsleep 600");
+  const auto has_started = [&] { return fs::exists(folder.path() / "id"); };
+  SUBCASE("by the caller") {
+    const auto built = build(kFiles, {.compiler = compiler, .is_cancelled = has_started});
+    REQUIRE(!built.ok());
+    CHECK(built.status().code() == DVT_CANCELLED);
+  }
+  SUBCASE("by a signal") {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::signal(SIGTERM, SIG_DFL);  // The test's own handler would report it.
+      (void)build(kFiles, {.compiler = compiler});
+      ::_exit(0);
+    }
+    while (!has_started()) ::usleep(1000);
+    ::kill(child, SIGTERM);
+    int result = 0;
+    ::waitpid(child, &result, 0);
+    CHECK(WIFSIGNALED(result));
+    CHECK(WTERMSIG(result) == SIGTERM);
+  }
+  ::unsetenv("TMPDIR");
+  CHECK(fs::is_empty(temporary));
+  pid_t id = 0;
+  std::ifstream(folder.path() / "id") >> id;
+  if (id > 0) CHECK(::kill(id, 0) != 0);
 }
 
 TEST_CASE("compilers that fail") {
