@@ -13,6 +13,8 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
+// Of that size, whatever the system's own is: its logarithm goes into the flags.
+constexpr int kReservedPages = MAP_HUGETLB | 21 << MAP_HUGE_SHIFT;
 
 std::byte* map_pages(uint64_t size, int flags = 0) {
   void* base =
@@ -34,7 +36,7 @@ std::byte* map_huge_pages(uint64_t size) {
 }
 
 std::byte* map_as_asked(uint64_t size, uint32_t huge_pages) {
-  if (huge_pages == DVT_HUGE_PAGES_RESERVED) return map_pages(size, MAP_HUGETLB);
+  if (huge_pages == DVT_HUGE_PAGES_RESERVED) return map_pages(size, kReservedPages);
   if (huge_pages == DVT_HUGE_PAGES_AUTO && size >= kHugePage) return map_huge_pages(size);
   std::byte* const base = map_pages(size);
   // Also where the system's default is to use them everywhere.
