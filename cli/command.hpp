@@ -37,6 +37,7 @@ std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_simulate_command();
 std::unique_ptr<Command> make_stress_command();
+std::unique_ptr<Command> make_cache_command();
 std::unique_ptr<Command> make_doctor_command();
 std::unique_ptr<Command> make_version_command();
 

@@ -6,7 +6,6 @@
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <cerrno>
 #include <chrono>
@@ -20,6 +19,7 @@
 #include <utility>
 
 #include "base/files.hpp"
+#include "codegen/cache.hpp"
 
 extern char** environ;
 
@@ -199,66 +199,6 @@ Result<bool> has_ended(const Process& process, double timeout_seconds) {
   stop(process);
   return failure(process, fmt::format("took longer than {} s", timeout_seconds));
 }
-
-// ---- Cache
-// ---------------------------------------------------------------------------------------
-
-constexpr size_t kDigestBytes = 32;
-
-std::string digest_of(std::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
-
-// An entry is the digest of its key and content, then the content.
-class Cache {
- public:
-  explicit Cache(const std::string& folder) {
-    std::error_code error;
-    if (folder.empty()) return;
-    if (fs::create_directories(folder, error) || !error) {
-      folder_ = folder;
-    } else {
-      problem_ = fmt::format("cannot make {}: {}", folder, error.message());
-    }
-  }
-
-  // Why entries cannot be made; empty when none was refused.
-  [[nodiscard]] const std::string& problem() const { return problem_; }
-
-  [[nodiscard]] std::optional<std::string> find(const std::string& key) const {
-    if (folder_.empty()) return std::nullopt;
-    // A pipe or device in the place of an entry is no entry.
-    const auto bytes = read_regular_file((folder_ / (key + ".o")).string(), DVT_STAGE_LOWER);
-    if (!bytes.ok() || bytes->size() <= kDigestBytes) return std::nullopt;
-    const std::string_view entry(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-    std::string content(entry.substr(kDigestBytes));
-    if (digest_of(key + content) != entry.substr(0, kDigestBytes)) return std::nullopt;
-    return content;
-  }
-
-  // A cache that cannot be written is none.
-  void put(const std::string& key, std::string_view content) {
-    if (folder_.empty() || !problem_.empty()) return;
-    std::string pattern = (folder_ / (key + ".XXXXXX")).string();
-    const FileDescriptor file(::mkstemp(pattern.data()));
-    if (!file.is_open()) {
-      problem_ = fmt::format("cannot write to {}: {}", folder_.string(), std::strerror(errno));
-      return;
-    }
-    const std::string entry = digest_of(key + std::string(content)) + std::string(content);
-    const bool written = ::write(file.get(), entry.data(), entry.size()) == ssize_t(entry.size());
-    std::error_code error;
-    if (written) fs::rename(pattern, folder_ / (key + ".o"), error);
-    if (written && !error) return;
-    problem_ = fmt::format("cannot write to {}", folder_.string());
-    fs::remove(pattern, error);
-  }
-
- private:
-  fs::path folder_;
-  std::string problem_;
-};
 
 // ---- Building
 // ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import unittest
 import tool
 from tool import davit
 
-COMMANDS = ["compile", "tune", "run", "bench", "dump", "plan", "verify", "simulate", "stress", "doctor", "version"]
+COMMANDS = ["compile", "tune", "run", "bench", "dump", "plan", "verify", "simulate", "stress", "cache", "doctor", "version"]
 
 
 class FrameTest(tool.ToolTest):

@@ -40,9 +40,9 @@ class Result:
         self.last = lines[-1] if lines else ""
 
 
-def davit(*arguments, cwd=None, timeout=60):
+def davit(*arguments, cwd=None, timeout=60, env=None):
     return Result(subprocess.run([DAVIT, *arguments], cwd=cwd, timeout=timeout, text=True,
-                                 capture_output=True, check=False))
+                                 capture_output=True, check=False, env=env))
 
 
 def npy(dtype, shape, values, code):
