@@ -8,7 +8,8 @@
 
 namespace davit {
 
-// Markup characters as references; control characters and what is not UTF-8 as U+FFFD.
+// Markup characters as references; control characters, U+FFFE, U+FFFF and what is not UTF-8 as
+// U+FFFD.
 [[nodiscard]] inline std::string markup_text(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -23,7 +24,8 @@ namespace davit {
     } else if (c == '"') {
       out += "&quot;";
     } else if (const size_t sequence = utf8_length(text);
-               sequence == 0 || static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+               sequence == 0 || static_cast<unsigned char>(c) < 0x20 || c == 0x7F ||
+               text.starts_with("\xEF\xBF\xBE") || text.starts_with("\xEF\xBF\xBF")) {
       out += "\xEF\xBF\xBD";
     } else {
       out += text.substr(0, sequence);

@@ -192,6 +192,9 @@ void CompileArguments::add_options(OptionSet& options, Targets targets) {
               "runs anywhere, without trust in code");
   options.add("--no-cache", no_cache_, "Compile all generated code anew",
               "what was compiled before is taken from the cache");
+  options.add("--plain-sums", plain_sums_,
+              "Generate convolutions as sums of their products: no Winograd",
+              "3x3 windows go by Winograd where that is faster");
   options.add("--plan-budget-ms", plan_budget_ms_, kPlanBudgetMs,
               "Search for a smaller arena where heuristics miss the lower bound, in nominal ms",
               "counted in steps of work: the same image on every machine");
@@ -230,6 +233,9 @@ Status CompileArguments::check() const {
   if (status.ok() && no_cache_ && unused.codegen.isas.empty()) {
     status = usage_error("--no-cache: without --isa no code is generated");
   }
+  if (status.ok() && plain_sums_ && unused.codegen.isas.empty()) {
+    status = usage_error("--plain-sums: without --isa no code is generated");
+  }
   if (status.ok() && !save_passes_.empty()) status = check_folder(save_passes_);
   return status;
 }
@@ -250,6 +256,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   if (status.ok() && !save_passes_.empty()) status = save_passes(save_passes_, options);
   if (status.ok()) status = parse_isas(isas_, options);
   if (!status.ok()) return status;
+  options.codegen.plain_sums = plain_sums_;
   options.codegen.toolchain.cache_folder = no_cache_ ? "" : codegen::default_cache_folder();
   options.codegen.toolchain.is_cancelled = is_cancelled_;
   options.codegen.toolchain.jobs = unsigned(std::max(available_cpus().usable, 1.0));

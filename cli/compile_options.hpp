@@ -59,6 +59,7 @@ class CompileArguments {
   PluginArguments plugins_;
   std::string isas_ = "none";
   bool no_cache_ = false;
+  bool plain_sums_ = false;
   std::string save_passes_;
   uint64_t level_ = 2;
   uint64_t workers_ = 1;

@@ -51,6 +51,11 @@ std::vector<uint32_t> parse_workers(const std::string& text) {
   return workers;
 }
 
+// A part of nothing is none.
+std::string share_text(double part, double whole) {
+  return whole > 0 ? format_percent(part / whole) : "-";
+}
+
 class SimulateCommand final : public Command {
  public:
   [[nodiscard]] std::string_view name() const override { return "simulate"; }
@@ -91,7 +96,8 @@ class SimulateCommand final : public Command {
 
  private:
   Status simulate_cpu(Session& session, const OptionSet& options, const LoadedModel& model);
-  Status simulate_device(Session& session, OptionSet& options, const LoadedModel& model);
+  Status simulate_device(Session& session, const OptionSet& options, const LoadedModel& model,
+                         const DeviceHandle& device);
   void predict(const SimulatedGraph& graph, bool plans);
   Status compare(Session& session, const OptionSet& options, const LoadedModel& model);
   Result<double> measure(DvtImage* image, const Workers& with) const;
@@ -129,8 +135,10 @@ Status SimulateCommand::run(Session& session, OptionSet& options) {
   auto inputs = execution_.inputs(session, input_ports(model->image.get()));
   if (!inputs.ok()) return std::move(inputs.status());
   inputs_ = std::move(*inputs);
-  status = model->target == "cpu" ? simulate_cpu(session, options, *model)
-                                  : simulate_device(session, options, *model);
+  auto device = execution_.open_device(session, options, *model);
+  if (!device.ok()) return std::move(device.status());
+  status = device->npu == nullptr ? simulate_cpu(session, options, *model)
+                                  : simulate_device(session, options, *model, *device);
   if (!status.ok() || trace_.empty()) return status;
   set_stage("write");
   status = write_trace(*model);
@@ -162,13 +170,15 @@ Status SimulateCommand::simulate_cpu(Session& session, const OptionSet& options,
   return {};
 }
 
-Status SimulateCommand::simulate_device(Session& session, OptionSet& options,
-                                        const LoadedModel& model) {
-  if (measure_) return usage_error("--measure would do nothing: the image is for a device");
-  auto device = execution_.open_device(session, options, model);
-  if (!device.ok()) return std::move(device.status());
+Status SimulateCommand::simulate_device(Session& session, const OptionSet& options,
+                                        const LoadedModel& model, const DeviceHandle& device) {
+  for (const char* option : {"--measure", "--iterations", "--planned-node-ns"}) {
+    if (options.given(option)) {
+      return usage_error(fmt::format("{} would do nothing: the image is for a device", option));
+    }
+  }
   set_stage("measure");
-  auto runner = Runner::create(model.image.get(), device->device(), /*timeout_us=*/-1, {});
+  auto runner = Runner::create(model.image.get(), device.device(), /*timeout_us=*/-1, {});
   if (!runner.ok()) return std::move(runner.status());
   if (Status status = runner->bind_inputs(inputs_); !status.ok()) return status;
   for (int i = 0; i < 2; ++i) {  // The first also allocates.
@@ -176,7 +186,7 @@ Status SimulateCommand::simulate_device(Session& session, OptionSet& options,
     if (!time_ns.ok()) return std::move(time_ns.status());
   }
   set_stage("simulate");
-  auto graph = simulated_graph(*model.image, *device->npu);
+  auto graph = simulated_graph(*model.image, *device.npu);
   if (!graph.ok()) return std::move(graph.status());
   predict(*graph, /*plans=*/false);
   report(session, model, *graph);
@@ -281,20 +291,22 @@ void SimulateCommand::report(Session& session, const LoadedModel& model,
     const simulation::Prediction& run = row.prediction;
     std::vector<std::string> cells = {
         std::to_string(row.workers), row.schedule, format_time(run.makespan_ns),
-        fmt::format("{:.2f}", alone_ns / run.makespan_ns), format_percent(run.utilisation())};
+        run.makespan_ns > 0 ? fmt::format("{:.2f}", alone_ns / run.makespan_ns) : "-",
+        format_percent(run.utilisation())};
     Json item = {{"workers", row.workers},
                  {"schedule", row.schedule},
                  {"parts", run.busy_ns.size()},
                  {"predicted_ns", run.makespan_ns},
                  {"utilisation", run.utilisation()}};
     if (device) {
-      cells.push_back(format_percent(run.device_busy_ns / run.makespan_ns));
+      cells.push_back(share_text(run.device_busy_ns, run.makespan_ns));
       item["device_busy_ns"] = run.device_busy_ns;
     }
     if (measure_) {
       const bool known = row.measured_ns.has_value();
       cells.push_back(known ? format_time(*row.measured_ns) : "-");
-      cells.push_back(known ? format_percent(run.makespan_ns / *row.measured_ns - 1) : "-");
+      cells.push_back(known ? share_text(run.makespan_ns - *row.measured_ns, *row.measured_ns)
+                            : "-");
       if (known) item["measured_ns"] = *row.measured_ns;
     }
     table.add_row(std::move(cells));
@@ -352,7 +364,7 @@ void SimulateCommand::report_path(Session& session, const LoadedModel& model, co
     json.push_back({{"operator", op}, {"nodes", share.nodes}, {"ns", share.ns}});
     if (json.size() > execution_.top()) continue;
     table.add_row({printable(op), share.nodes == 0 ? "" : std::to_string(share.nodes),
-                   format_time(share.ns), format_percent(share.ns / row.prediction.makespan_ns)});
+                   format_time(share.ns), share_text(share.ns, row.prediction.makespan_ns)});
   }
   session.print("Critical path of {} with {}\n{}", row.schedule,
                 format_count(row.workers, "worker"), table.to_text());

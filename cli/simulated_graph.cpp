@@ -83,6 +83,11 @@ SimulatedGraph simulated_graph(const DvtImage& image, std::vector<double> cost_n
 }
 
 Result<SimulatedGraph> simulated_graph(const DvtImage& image, const DvtNpu& npu) {
+  if (image.view.has_dynamic_descs || main_of(image).branch_off != nullptr) {
+    return Status(DVT_UNSUPPORTED, DVT_STAGE_CHECK,
+                  "the image sets shapes at run time, or runs bodies: what the host takes for that "
+                  "is not modelled");
+  }
   if (image.view.stream_count > 1) {
     return Status(DVT_UNSUPPORTED, DVT_STAGE_CHECK,
                   "the image uses " + std::to_string(image.view.stream_count) +

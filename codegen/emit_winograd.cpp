@@ -285,6 +285,7 @@ class WinogradEmitter {
 // Whether it takes clearly fewer cycles, by a rough account for vectors of 16: products; transforms
 // of each tile; weights, of which there are four times as many, from memory.
 bool prefers_winograd(const Convolution& conv) {
+  if (conv.plain_sums) return false;
   const DvtWindow& w = conv.window;
   for (int a = 1; a < DVT_SPATIAL_MAX; ++a) {
     if (w.kernel[a] != 3 || w.stride[a] != 1 || w.dilation[a] != 1) return false;

@@ -1,6 +1,7 @@
 #include "codegen/generate.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -38,7 +39,8 @@ std::vector<int64_t> cost_of(const Product& product) {
 
 class Generator {
  public:
-  Generator(ir::Module& module, std::span<const Isa> isas) : rewriter_(module), isas_(isas) {}
+  Generator(ir::Module& module, std::span<const Isa> isas, bool plain_sums)
+      : rewriter_(module), isas_(isas), plain_sums_(plain_sums) {}
 
   Status run(std::vector<std::pair<std::string, std::string>>& refusals) {
     for (const ir::NodeId node : passes::live_nodes(module())) {
@@ -81,8 +83,17 @@ class Generator {
     return at->second;
   }
 
+  // A weight that is not finite meets pads in the plain way only.
+  [[nodiscard]] bool has_finite_weights(const Product& product) {
+    const auto weights = module().constant(product.weights)->as<float>();
+    return std::all_of(weights.begin(), weights.end(), [](float w) { return std::isfinite(w); });
+  }
+
   void replace(ir::NodeId node, Product product) {
     Kernel kernel;
+    if (auto* conv = std::get_if<Convolution>(&product.what)) {
+      conv->plain_sums = plain_sums_ || !has_finite_weights(product);
+    }
     kernel.layout = layout_of(product, isas_);
     kernel.product = std::move(product);
     const ir::ValueId y = module().outputs(node)[0];
@@ -119,6 +130,7 @@ class Generator {
 
   passes::Rewriter rewriter_;
   std::span<const Isa> isas_;
+  const bool plain_sums_;
   std::map<std::tuple<ir::ValueId, std::vector<int64_t>, double>, ir::ValueId> packed_;
   std::map<std::string, Kernel> kernels_;
   uint32_t nodes_ = 0;
@@ -149,7 +161,7 @@ Result<std::unique_ptr<Generated>> generate(ir::Module& module, const Options& o
   // The loader takes the first that the processor can run.
   std::sort(isas.begin(), isas.end(), [](const Isa& a, const Isa& b) { return a.lanes > b.lanes; });
   auto generated = std::make_unique<Generated>();
-  Generator generator(module, isas);
+  Generator generator(module, isas, options.plain_sums);
   if (Status status = generator.run(generated->refusals); !status.ok()) return status;
   generated->nodes = generator.nodes();
   const std::vector<Kernel> kernels = std::move(generator).kernels();

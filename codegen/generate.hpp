@@ -22,6 +22,8 @@ namespace davit::codegen {
 struct Options {
   std::vector<std::string> isas;  // As isa_named(), one at least.
   ToolchainOptions toolchain;
+  // Sums of the products themselves in every kernel: no convolution by Winograd's way.
+  bool plain_sums = false;
 };
 
 class Generated {

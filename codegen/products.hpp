@@ -36,6 +36,7 @@ struct Convolution {
   int64_t in_channels = 0, out_channels = 0;  // Of one group.
   DvtWindow window{};
   std::vector<Step> steps;  // The bias is the first, if there is one.
+  bool plain_sums = false;  // Not by Winograd's way.
 
   [[nodiscard]] bool is_depthwise() const {
     return in_channels == 1 && out_channels == 1 && groups > 1;

@@ -102,7 +102,12 @@ class SignalsHeld {
  public:
   SignalsHeld() {
     sigemptyset(&held_);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&held_, number);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+      // One that is ignored (nohup) would be pending for ever once it is held.
+      struct sigaction action {};
+      sigaction(number, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) sigaddset(&held_, number);
+    }
     pthread_sigmask(SIG_BLOCK, &held_, &before_);
   }
   SignalsHeld(const SignalsHeld&) = delete;
@@ -115,7 +120,10 @@ class SignalsHeld {
     sigset_t pending;
     sigpending(&pending);
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-      if (sigismember(&pending, number) == 1 && sigismember(&before_, number) == 0) return true;
+      if (sigismember(&held_, number) == 1 && sigismember(&pending, number) == 1 &&
+          sigismember(&before_, number) == 0) {
+        return true;
+      }
     }
     return false;
   }

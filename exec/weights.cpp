@@ -60,7 +60,7 @@ std::string folder_of(const std::string& path) {
 
 Result<std::span<const std::byte>> open_weights(const DvtSegment& segment,
                                                 const OpenOptions& options, DvtImage& image) {
-  if (!options.weights.empty()) {
+  if (options.weights.data() != nullptr) {
     Status status = check_content(options.weights, segment, options.skip_digests,
                                   "memory of the caller's", DVT_INVALID_ARGUMENT);
     if (!status.ok()) return status;

@@ -106,6 +106,7 @@ std::string canonical_options(const CompileOptions& options) {
             (plugin->version == nullptr ? "" : plugin->version);
   }
   for (const std::string& isa : options.codegen.isas) text += " isa=" + isa;
+  if (options.codegen.plain_sums) text += " plain-sums";
   for (const std::string& pass : options.disabled_passes) text += " disable-pass=" + pass;
   for (const std::string& pass : options.enabled_passes) text += " enable-pass=" + pass;
   for (const std::string& pass : options.only_passes) text += " only-pass=" + pass;

@@ -1,5 +1,6 @@
 #include "simulation/host.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "simulation/clocks.hpp"
@@ -9,7 +10,7 @@ namespace davit::simulation {
 double Prediction::utilisation() const {
   if (makespan_ns <= 0 || busy_ns.empty()) return 0;
   const double busy = std::accumulate(busy_ns.begin(), busy_ns.end(), 0.0);
-  return busy / (makespan_ns * static_cast<double>(busy_ns.size()));
+  return std::min(busy / (makespan_ns * static_cast<double>(busy_ns.size())), 1.0);
 }
 
 Prediction simulate_sequential(const HostGraph& graph, const HostCosts& costs) {

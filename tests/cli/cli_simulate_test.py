@@ -68,7 +68,24 @@ class SimulateTest(tool.ToolTest):
         self.assertAlmostEqual(alone["predicted_ns"] * 1000 / predicted["run_ps"], 1, delta=0.002)
         self.assertGreater(alone["device_busy_ns"], 0)
         self.assertEqual([run["schedule"] for run in found["runs"]], ["sequential", "dynamic"])
-        self.check_failed(davit("simulate", image, "--measure"), 2, "usage", "would do nothing")
+        for option in (["--measure"], ["--iterations", "3"], ["--planned-node-ns", "3"]):
+            self.check_failed(davit("simulate", image, *option), 2, "usage", "would do nothing")
+        for option in (["--device-mode", "lazy"], ["--soc-override", "a=b"],
+                       ["--device-memory", "direct"]):
+            self.check_failed(davit("simulate", model, *option), 2, "usage", "would do nothing")
+
+    def test_shapes_of_run_time_are_refused_on_a_device(self):
+        model = self.path("dynamic.onnx", tool.onnx_model(
+            [("NonZero", "", "n", ["x"], ["y"])], [("x", 1, [4])], [("y", 7, [1, 4])]))
+        self.check_failed(davit("simulate", model, "--target", "ascend"), 4, "check",
+                          "sets shapes at run time")
+
+    def test_no_time_has_no_shares(self):
+        empty = self.path("empty.txt", "davit 1.3 target \"cpu\"\narena 0 align 64\n\n"
+                                       "graph main {\n}\n")
+        result = davit("simulate", empty)
+        self.check_passed(result)
+        self.assertNotIn("nan", result.out)
 
     def test_the_trace_has_all_nodes(self):
         model = self.path("model.onnx", independent_matmuls(4))

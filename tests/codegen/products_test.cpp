@@ -278,6 +278,34 @@ TEST_CASE("one image for several instruction sets") {
   check(101, {"baseline", "avx512", "avx2"});
 }
 
+TEST_CASE("a weight that is not finite meets pads as in the reference kernels") {
+  for (const float odd : {std::nanf(""), kInfinity, -kInfinity}) {
+    for (const size_t tap : {size_t{0}, size_t{4}, size_t{8}}) {
+      CAPTURE(odd);
+      CAPTURE(tap);
+      TinyModule tiny;
+      const Dims shape = {1, 32, 28, 28};
+      std::vector<float> weights(size_t{32} * 32 * 9, 0.125F);
+      weights[tap] = odd;
+      const auto y =
+          tiny.node("Conv",
+                    {tiny.input("x", shape),
+                     tiny.constant("w", davit::testing::f32_tensor({32, 32, 3, 3}, weights))},
+                    "y", {{"pads", Dims{1, 1, 1, 1}}});
+      const davit::ir::Module module = tiny.build({y});
+      NpyArray x{.dtype = DVT_F32, .dims = shape, .bytes = {}};
+      x.bytes.resize(size_t{32} * 28 * 28 * sizeof(float));  // Zeros.
+      const std::vector<NpyArray> inputs = {x};
+      const auto expected = run(module, inputs, {});
+      uint32_t generated = 0;
+      const auto got = run(module, inputs, {"baseline"}, &generated);
+      CHECK(generated == 1);
+      const auto status = davit::testing::compare(expected[0], got[0], {.relative = 2e-5});
+      CHECK_MESSAGE(status.ok(), status.to_string());
+    }
+  }
+}
+
 TEST_CASE("the same module gives the same bytes") {
   Products products(7);
   for (int i = 0; i < 4; ++i) {

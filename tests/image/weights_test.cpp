@@ -177,6 +177,7 @@ TEST_CASE("weights in memory of the caller's take the place of the file") {
   CHECK(open(memory.data(), 15, 1, error, image_bytes) == DVT_INVALID_ARGUMENT);
   CHECK(std::string(error.got) == "15 bytes");
   CHECK(open(memory.data(), 0, 1, error, image_bytes) == DVT_INVALID_ARGUMENT);
+  CHECK(std::string(error.got) == "0 bytes");
 
   memory[5] ^= std::byte{1};
   CHECK(open(memory.data(), 16, 0, error, image_bytes) == DVT_INVALID_ARGUMENT);
