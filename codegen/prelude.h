@@ -181,7 +181,7 @@ static inline float step_hard_swish(float x) {
 
 /* NaN when one of them is. */
 static inline float pool_max(float a, float b) {
-  return (b > a) | (b != b) ? b : a;
+  return ((b > a) | (b != b)) ? b : a;
 }
 static inline Vector pool_max_vector(Vector a, Vector b) {
   const Mask is_b = (b > a) | (b != b);
