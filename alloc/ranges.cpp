@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/address_sanitizer.h"
+
 namespace davit::alloc {
 namespace {
 
@@ -16,9 +18,7 @@ bool begins_after(uint64_t address, const Range& range) {
 }  // namespace
 
 Ranges::~Ranges() {
-  for (const Range& range : ranges_) {
-    source_.release(source_.user, pointer(range.base), range.bytes);
-  }
+  for (const Range& range : ranges_) give_back(range);
 }
 
 void Ranges::grew(uint64_t bytes) {
@@ -35,15 +35,23 @@ DvtCode Ranges::add(uint64_t bytes, uint64_t alignment, Range** out) {
   const auto address = reinterpret_cast<uint64_t>(base);
   const auto* place = std::upper_bound(ranges_.begin(), ranges_.end(), address, begins_after);
   const auto index = static_cast<size_t>(place - ranges_.begin());
-  ranges_.insert(index, {.base = address, .bytes = bytes, .refused_bytes = 0, .first_span = 0});
+  ranges_.insert(
+      index,
+      {.base = address, .bytes = bytes, .refused_bytes = 0, .touched_bytes = 0, .first_span = 0});
   if (!commits()) grew(bytes);
   *out = &ranges_[index];
   return DVT_OK;
 }
 
+// Somebody else will be given these addresses. What was never backed was never poisoned.
+void Ranges::give_back(const Range& range) {
+  dvt_unpoison(pointer(range.base), range.touched_bytes);
+  source_.release(source_.user, pointer(range.base), range.bytes);
+}
+
 void Ranges::remove(const Range& range) {
   if (!commits()) reserved_ -= range.bytes;
-  source_.release(source_.user, pointer(range.base), range.bytes);
+  give_back(range);
   ranges_.erase(static_cast<size_t>(&range - ranges_.begin()));
 }
 
@@ -56,8 +64,11 @@ Range* Ranges::range_at(uint64_t address) {
 
 DvtCode Ranges::commit(uint64_t address, uint64_t bytes) {
   const DvtCode code = source_.commit(source_.user, pointer(address), bytes);
-  if (code == DVT_OK) grew(bytes);
-  return code;
+  if (code != DVT_OK) return code;
+  grew(bytes);
+  Range* range = range_at(address);
+  range->touched_bytes = std::max(range->touched_bytes, address + bytes - range->base);
+  return DVT_OK;
 }
 
 bool Ranges::decommit(uint64_t address, uint64_t bytes) {

@@ -18,6 +18,7 @@ struct Range {
   uint64_t base;
   uint64_t bytes;
   uint64_t refused_bytes;  // Requests that were turned away so that it stays whole.
+  uint64_t touched_bytes;  // From its base to the end of what was backed at any time.
   uint32_t first_span;
   uint32_t is_general;  // 1: for requests of any size, whatever they break.
 };
@@ -64,6 +65,7 @@ class Ranges {
   };
 
   void grew(uint64_t bytes);
+  void give_back(const Range& range);
 
   DvtMemorySource source_;
   GrowArray<Range> ranges_;  // By address.

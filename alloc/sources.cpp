@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "alloc/caching_allocator.h"
-#include "base/address_sanitizer.h"
 
 namespace {
 
@@ -39,7 +38,6 @@ DvtCode host_reserve(void* user, uint64_t bytes, uint64_t alignment, void** out)
 }
 
 void host_release(void*, void* address, uint64_t bytes) {
-  dvt_unpoison(address, bytes);  // Somebody else will be given these addresses.
   munmap(address, bytes);
 }
 
