@@ -72,7 +72,7 @@ class Dynamic final : public Job {
     start(crew, control, observer, batch_min);
     join_in(0);
     state_.gather(*this);
-    return state_.outcome();
+    return state_.outcome(done_.load(std::memory_order_relaxed) == done_at_);
   }
 
   void help(uint32_t worker) noexcept override {
@@ -173,7 +173,10 @@ class Dynamic<Platform>::Worker {
     if (index_ != 0) (void)steal();
     for (;;) {
       drain();
-      if (run_.state_.failed()) return;
+      if (run_.state_.failed()) {
+        (void)report();  // All nodes may have run all the same.
+        return;
+      }
       if (refill() || send_held() || take_from(index_)) continue;
       if (report()) return;
       if (!steal() && !wait()) return;

@@ -107,10 +107,11 @@ class JobState {
   [[nodiscard]] bool failed() const noexcept {
     return failure_.load(std::memory_order_relaxed) != 0;
   }
-  // By the caller, with no helper present: `present` has published it.
-  [[nodiscard]] Outcome outcome() const noexcept {
+  // By the caller, with no helper present: `present` has published it. `all_ran`: all nodes have.
+  // Who waits may have seen a cancel or deadline while the last node ran: that stopped nothing.
+  [[nodiscard]] Outcome outcome(bool all_ran) const noexcept {
     const uint64_t word = failure_.load(std::memory_order_relaxed);
-    if (word == 0) return {};
+    if (word == 0 || (all_ran && static_cast<uint32_t>(word) == kNoNode)) return {};
     return {static_cast<int32_t>(word >> 32), static_cast<uint32_t>(word)};
   }
 

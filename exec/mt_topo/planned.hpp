@@ -54,7 +54,7 @@ class Planned final : public Job {
     state_.call_helpers(*this, state_.helpers_max());
     join_in(0);
     state_.gather(*this);
-    return state_.outcome();
+    return state_.outcome(done_.load(std::memory_order_relaxed) == done_at_);
   }
 
   void help(uint32_t worker) noexcept override {

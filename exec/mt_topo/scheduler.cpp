@@ -66,7 +66,7 @@ Outcome run_in_order(std::span<const DvtStep> steps, JobState<RealThreads>& stat
   const auto count = static_cast<uint32_t>(steps.size());
   try {
     for (; node < count; ++node) {
-      if (!state.may_go_on()) return state.outcome();
+      if (!state.may_go_on()) return state.outcome(/*all_ran=*/false);
       if constexpr (kObserved) state.observer()->begin(state.observer()->user, 0, node);
       const int32_t code = steps[node].fn(steps[node].ctx);
       if constexpr (kObserved) state.observer()->end(state.observer()->user, 0, node, code);
