@@ -1,9 +1,9 @@
 #include "cli/simulated_graph.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
+#include "cli/run_shares.hpp"
 #include "exec/runtime.h"
 
 namespace davit::cli {
@@ -20,35 +20,22 @@ exec::Dependencies successors_of(const exec::GraphView& graph) {
           .indegree = {graph.indegree, graph.indegree + n}};
 }
 
-// Nanoseconds; 0 when the set has no such parameter.
-double parameter_ns(const DvtNpu& npu, std::string_view key) {
-  DvtNpuParameter parameter{};
-  for (uint32_t i = 0; i < dvt_npu_parameter_count(&npu); ++i) {
-    if (dvt_npu_parameter(&npu, i, &parameter) != DVT_OK || parameter.key != key) continue;
-    const std::string_view unit = parameter.unit;
-    return parameter.value * (unit == "us" ? 1000 : 1);
-  }
-  return 0;
-}
-
 bool submits_task(DvtDeviceNode kind) {
   return kind == DVT_NODE_LAUNCH || kind == DVT_NODE_COPY_H2D || kind == DVT_NODE_COPY_D2H;
 }
 
-// Tasks of the last run, in the order of submission.
+// Of the last run, in the order of submission.
 std::vector<double> task_times_ns(const DvtNpu& npu) {
-  std::vector<std::pair<uint64_t, double>> tasks;
   DvtNpuRun run{};
   const uint64_t runs = dvt_npu_run_count(&npu);
   if (runs == 0 || dvt_npu_run(&npu, runs - 1, &run) != DVT_OK) return {};
-  for (uint64_t i = run.first_task; i < run.first_task + run.task_count; ++i) {
-    DvtNpuTask task{};
-    if (dvt_npu_task(&npu, i, &task) != DVT_OK) continue;
-    tasks.emplace_back(task.id, static_cast<double>(task.end_ps - task.start_ps) / 1000);
-  }
-  std::sort(tasks.begin(), tasks.end());
+  std::vector<DvtNpuTask> tasks = tasks_of(&npu, run);
+  std::sort(tasks.begin(), tasks.end(),
+            [](const DvtNpuTask& a, const DvtNpuTask& b) { return a.id < b.id; });
   std::vector<double> times;
-  for (const auto& [id, time_ns] : tasks) times.push_back(time_ns);
+  for (const DvtNpuTask& task : tasks) {
+    times.push_back(static_cast<double>(task.end_ps - task.start_ps) / 1000);
+  }
   return times;
 }
 
@@ -101,9 +88,9 @@ Result<SimulatedGraph> simulated_graph(const DvtImage& image, const DvtNpu& npu)
   made.dependencies = made.reason.empty() ? exec::device_dependencies_of(image.view, *made.graph)
                                           : successors_of(*made.graph);
   const std::vector<double> tasks = task_times_ns(npu);
-  made.device_gap_ns = parameter_ns(npu, "ts.task_gap");
-  const double enqueue_ns = parameter_ns(npu, "host.enqueue");
-  const double synchronize_ns = parameter_ns(npu, "host.synchronize");
+  made.device_gap_ns = static_cast<double>(task_gap_ps(&npu)) / 1000;
+  const double enqueue_ns = npu_parameter(&npu, "host.enqueue") * 1000;
+  const double synchronize_ns = npu_parameter(&npu, "host.synchronize") * 1000;
   size_t next_task = 0;
   for (uint32_t node = 0; node < made.graph->node_count; ++node) {
     const DvtDeviceNode kind = dvt_device_node(image.view.kernels[made.graph->kernel[node]]);
