@@ -192,15 +192,11 @@ Result<Workers> ExecutionArguments::workers(Session& session) {
   workers.schedule = *schedule_of(schedule_);
   workers.pool = pool_.get();
   if (workers_ == 1 || pool_ != nullptr) return workers;
-  DvtPoolOptions options;
-  dvt_pool_options_init(&options);
-  options.workers = static_cast<uint32_t>(workers_);
-  DvtError error{};
-  DvtPool* pool = nullptr;
-  if (dvt_pool_create(&options, &pool, &error) != DVT_OK) return status_of(error);
-  pool_.reset(pool);
-  workers.pool = pool;
-  session.log("{}\n", format_count(dvt_pool_workers(pool), "worker"));
+  auto pool = make_pool(static_cast<uint32_t>(workers_));
+  if (!pool.ok()) return std::move(pool.status());
+  pool_ = std::move(*pool);
+  workers.pool = pool_.get();
+  session.log("{}\n", format_count(dvt_pool_workers(workers.pool), "worker"));
   return workers;
 }
 

@@ -95,10 +95,7 @@ class ExecutionArguments {
   uint64_t memory_max_ = 0;
   std::string device_memory_ = "cached";
   std::string huge_pages_ = "auto";
-  struct PoolDestroy {
-    void operator()(DvtPool* pool) const { dvt_pool_destroy(pool); }
-  };
-  std::unique_ptr<DvtPool, PoolDestroy> pool_;
+  PoolPtr pool_;
   std::string percentiles_ = "50,90,95,99,99.9";
   std::vector<double> percentile_ranks_;
   uint64_t top_ = 20;

@@ -10,6 +10,16 @@
 
 namespace davit::cli {
 
+Result<PoolPtr> make_pool(uint32_t workers) {
+  DvtPoolOptions options;
+  dvt_pool_options_init(&options);
+  options.workers = workers;
+  DvtPool* pool = nullptr;
+  DvtError error{};
+  if (dvt_pool_create(&options, &pool, &error) != DVT_OK) return status_of(error);
+  return PoolPtr(pool);
+}
+
 Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeout_us,
                               const Workers& workers, const MemorySettings& memory) {
   DvtExecutorOptions options;

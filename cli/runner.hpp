@@ -19,6 +19,14 @@ struct ExecutorDestroy {
   void operator()(DvtExecutor* executor) const { dvt_executor_destroy(executor); }
 };
 
+struct PoolDestroy {
+  void operator()(DvtPool* pool) const { dvt_pool_destroy(pool); }
+};
+using PoolPtr = std::unique_ptr<DvtPool, PoolDestroy>;
+
+// 0: as many as this process may use. DVT_UNSUPPORTED in a build without threads.
+Result<PoolPtr> make_pool(uint32_t workers);
+
 // Who runs the nodes. `pool` may be null and is borrowed until the executor is made.
 struct Workers {
   DvtPool* pool = nullptr;

@@ -245,18 +245,14 @@ Status SimulateCommand::compare(Session& session, const OptionSet& options,
   for (Row& row : rows_) {
     if (row.workers > available_cpus().usable) continue;
     Workers with;
-    std::unique_ptr<DvtPool, decltype(&dvt_pool_destroy)> pool(nullptr, &dvt_pool_destroy);
+    PoolPtr pool;
     LoadedModel compiled;
     DvtImage* image = model.image.get();
     if (row.workers > 1) {
-      DvtPoolOptions pool_options;
-      dvt_pool_options_init(&pool_options);
-      pool_options.workers = row.workers;
-      DvtError error{};
-      DvtPool* raw = nullptr;
-      if (dvt_pool_create(&pool_options, &raw, &error) != DVT_OK) return status_of(error);
-      pool.reset(raw);
-      with = {raw, DVT_SCHEDULE_DYNAMIC};
+      auto made = make_pool(row.workers);
+      if (!made.ok()) return std::move(made.status());
+      pool = std::move(*made);
+      with = {pool.get(), DVT_SCHEDULE_DYNAMIC};
     }
     if (std::string_view(row.schedule) == "planned") {
       if (!can_compile || row.prediction.busy_ns.size() < 2) continue;

@@ -71,14 +71,9 @@ class TuneCommand final : public Command {
   }
 
   Status count_workers(uint32_t& workers) const {
-    DvtPoolOptions pool_options;
-    dvt_pool_options_init(&pool_options);
-    pool_options.workers = static_cast<uint32_t>(workers_);
-    DvtPool* pool = nullptr;
-    DvtError error{};
-    if (dvt_pool_create(&pool_options, &pool, &error) != DVT_OK) return status_of(error);
-    workers = dvt_pool_workers(pool);
-    dvt_pool_destroy(pool);
+    const auto pool = make_pool(static_cast<uint32_t>(workers_));
+    if (!pool.ok()) return Status(pool.status().detail());
+    workers = dvt_pool_workers(pool->get());
     if (workers > 1) return {};
     return usage_error("there is nothing to schedule for one worker", "--workers 2");
   }

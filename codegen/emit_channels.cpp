@@ -96,8 +96,7 @@ class ChannelsEmitter {
     }
     std::string text;
     if (taps > 1) {
-      text = fmt::format("static const int32_t {}_taps[] = {{{}}};\n", symbol_,
-                         fmt::join(geometry_.distances, ", "));
+      text = emit_taps(geometry_, symbol_);
     }
     text += fmt::format(
         "static __attribute__((noinline)) void {}_tile(const float* x, const float* w,\n"

@@ -86,8 +86,7 @@ class DepthwiseEmitter {
     std::string text;
     const bool in_table = taps > kTextMax;
     if (in_table) {
-      text = fmt::format("static const int32_t {}_taps[] = {{{}}};\n", symbol_,
-                         fmt::join(geometry_.distances, ", "));
+      text = emit_taps(geometry_, symbol_);
     }
     text += fmt::format(
         "static inline void {0}_rows(const float* x, const float* w, float* sums) {{\n"

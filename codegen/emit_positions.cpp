@@ -41,10 +41,6 @@ class PositionsEmitter {
   }
 
  private:
-  static std::string list(std::span<const int64_t> values) {
-    return fmt::format("{{{}}}", fmt::join(values, ", "));
-  }
-
   // Sums over input channels and taps, both ascending.
   [[nodiscard]] std::string emit_tile() const {
     const auto taps = int64_t(geometry_.distances.size());
@@ -55,8 +51,7 @@ class PositionsEmitter {
       columns.push_back(fmt::format("at + {} * LANES", v));
     std::string text;
     if (taps > 1) {
-      text +=
-          fmt::format("static const int32_t {}_taps[] = {};\n", symbol_, list(geometry_.distances));
+      text += emit_taps(geometry_, symbol_);
     }
     text += fmt::format(
         "static __attribute__((noinline)) void {}_tile(const float* x, const float* w, float* "

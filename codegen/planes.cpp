@@ -42,6 +42,11 @@ void Geometry::add_tap(const DvtWindow& window, const Axes& tap) {
   distances.push_back(distance);
 }
 
+std::string emit_taps(const Geometry& geometry, const std::string& symbol) {
+  return fmt::format("static const int32_t {}_taps[] = {{{}}};\n", symbol,
+                     fmt::join(geometry.distances, ", "));
+}
+
 std::string emit_fill(const DvtWindow& window, const Geometry& geometry, int64_t channels,
                       const std::string& symbol) {
   const Axes& extent = geometry.extent;

@@ -36,6 +36,9 @@ struct Geometry {
   void add_tap(const DvtWindow& window, const Axes& tap);
 };
 
+// `<symbol>_taps`: a table of the distances.
+std::string emit_taps(const Geometry& geometry, const std::string& symbol);
+
 // `<symbol>_fill(x, to)`: the planes of so many channels, one after the other.
 std::string emit_fill(const DvtWindow& window, const Geometry& geometry, int64_t channels,
                       const std::string& symbol);
