@@ -38,6 +38,8 @@ std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_simulate_command();
 std::unique_ptr<Command> make_stress_command();
 std::unique_ptr<Command> make_cache_command();
+std::unique_ptr<Command> make_emit_c_command();
+std::unique_ptr<Command> make_sign_command();
 std::unique_ptr<Command> make_doctor_command();
 std::unique_ptr<Command> make_version_command();
 

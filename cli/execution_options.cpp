@@ -62,6 +62,7 @@ void ExecutionArguments::add_model(OptionSet& options) {
   options.add("model,-m,--model", model_,
               "An image; or model.onnx or a text image (.txt), compiled in memory first", "",
               FileUse::kRead);
+  signature_.add_options(options);
   compile_.add_options(options);
 }
 
@@ -124,7 +125,8 @@ void ExecutionArguments::add_top(OptionSet& options) {
 
 Status ExecutionArguments::check(OptionSet& options) {
   if (model_.empty()) return usage_error("a model or an image is needed");
-  Status status = compile_.check();
+  Status status = signature_.check();
+  if (status.ok()) status = compile_.check();
   if (status.ok()) status = compile_.load_plugins();
   if (!status.ok()) return status;
   // An image was compiled before: these settings do not exist for it.
@@ -215,7 +217,7 @@ Result<LoadedModel> ExecutionArguments::open(Session& session, const OptionSet& 
   const auto with = workers(session);
   if (!with.ok()) return Status(with.status().detail());
   if (with->pool != nullptr) compile_.set_workers(dvt_pool_workers(with->pool));
-  return open_model(session, model_, compile_, options, preload_);
+  return open_model(session, model_, compile_, signature_, options, preload_);
 }
 
 Result<LoadedModel> ExecutionArguments::open_unoptimised() {

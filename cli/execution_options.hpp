@@ -66,6 +66,7 @@ class ExecutionArguments {
   [[nodiscard]] MemorySettings memory() const;
   [[nodiscard]] const std::string& model() const { return model_; }
   [[nodiscard]] const std::string& target() const { return compile_.target(); }
+  [[nodiscard]] const SignatureArguments& signature() const { return signature_; }
   [[nodiscard]] CompileArguments& compile() { return compile_; }
   [[nodiscard]] bool has_inputs() const { return !inputs_.empty(); }
   [[nodiscard]] double timeout_seconds() const { return timeout_seconds_; }
@@ -86,6 +87,7 @@ class ExecutionArguments {
   std::string model_, device_, op_summary_;
   DeviceSettings device_settings_;
   CompileArguments compile_;
+  SignatureArguments signature_;
   std::vector<std::string> inputs_;
   uint64_t seed_ = 0;
   double timeout_seconds_ = 0;

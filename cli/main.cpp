@@ -89,8 +89,8 @@ std::vector<Entry> make_entries(CLI::App& app, Session& session) {
   for (const auto make :
        {make_compile_command, make_tune_command, make_run_command, make_bench_command,
         make_compare_command, make_dump_command, make_plan_command, make_verify_command,
-        make_simulate_command, make_stress_command, make_cache_command, make_doctor_command,
-        make_version_command}) {
+        make_simulate_command, make_stress_command, make_cache_command, make_emit_c_command,
+        make_sign_command, make_doctor_command, make_version_command}) {
     std::unique_ptr<Command> command = make();
     CLI::App* sub =
         app.add_subcommand(std::string(command->name()), std::string(command->summary()));

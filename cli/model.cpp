@@ -165,7 +165,8 @@ std::vector<std::string> weights_beside(const std::string& path, std::span<const
 }
 
 Result<LoadedModel> open_model(Session& session, const std::string& path,
-                               const CompileArguments& compile_arguments, const OptionSet& options,
+                               const CompileArguments& compile_arguments,
+                               const SignatureArguments& signature, const OptionSet& options,
                                bool preload) {
   auto kind = model_kind(path);
   if (!kind.ok()) return std::move(kind.status());
@@ -176,13 +177,17 @@ Result<LoadedModel> open_model(Session& session, const std::string& path,
     auto model =
         open_with(preload, compile_arguments.plugin_kernels(), {},
                   [&](const DvtImageOptions* image_options, DvtImage** image, DvtError* error) {
-                    return dvt_image_open_file(path.c_str(), image_options, image, error);
+                    return signature.open(path, image_options, image, error);
                   });
     if (!model.ok()) return model;
     status = session.check_files(options, weights_beside(path, model->image->mapping.bytes()));
     if (!status.ok()) return status;
     report_unused_plugins(session, compile_arguments, *model->image);
     return model;
+  }
+  if (signature.required()) {
+    return usage_error("--require-signature: only images are signed",
+                       "davit compile, then davit sign");
   }
   const double begin = now_ns();
   auto compiled = compile_model(session, path, compile_arguments, options);

@@ -14,6 +14,7 @@
 #include "base/status.hpp"
 #include "cli/compile_options.hpp"
 #include "cli/session.hpp"
+#include "cli/signed_image.hpp"
 #include "cli/tensors.hpp"
 #include "davit/davit.h"
 #include "lowering/compile.hpp"
@@ -47,7 +48,8 @@ std::vector<std::string> weights_beside(const std::string& path, std::span<const
 // Precondition: `compile_arguments` belongs to `options`. With an image, compile options that were
 // given are a usage error: they could do nothing.
 Result<LoadedModel> open_model(Session& session, const std::string& path,
-                               const CompileArguments& compile_arguments, const OptionSet& options,
+                               const CompileArguments& compile_arguments,
+                               const SignatureArguments& signature, const OptionSet& options,
                                bool preload);
 
 // Opens what was compiled in memory. `kernels` are those of plug-ins.

@@ -259,7 +259,8 @@ Status SimulateCommand::compare(Session& session, const OptionSet& options,
       with.schedule = DVT_SCHEDULE_PLANNED;
       execution_.compile().set_workers(row.workers);
       execution_.compile().set_node_costs(node_costs_ns_);
-      auto made = open_model(session, execution_.model(), execution_.compile(), options,
+      auto made = open_model(session, execution_.model(), execution_.compile(),
+                             execution_.signature(), options,
                              /*preload=*/false);
       if (!made.ok()) return std::move(made.status());
       compiled = std::move(*made);

@@ -7,6 +7,7 @@
 #include "cli/model.hpp"
 #include "cli/plugins.hpp"
 #include "cli/report.hpp"
+#include "cli/signed_image.hpp"
 #include "cli/stage.hpp"
 #include "exec/image.hpp"
 #include "exec/liveness.hpp"
@@ -28,12 +29,14 @@ class VerifyCommand final : public Command {
     options.add("--liveness", liveness_,
                 "Also prove that no run waits for ever for Free-to-Launch relations",
                 "or show who waits for whom");
+    signature_.add_options(options);
     plugins_.add_options(options);
   }
 
   Status run(Session& session, OptionSet& options) override {
     session.echo_settings(options);
     if (path_.empty()) return usage_error("an image is needed", "davit verify IMAGE");
+    if (Status status = signature_.check(); !status.ok()) return status;
     if (Status status = plugins_.load(); !status.ok()) return status;
     set_stage("verify");
     const double begin = now_ns();
@@ -43,7 +46,7 @@ class VerifyCommand final : public Command {
     dvt_image_options_init(&image_options);
     image_options.kernel_tables = plugins_.kernel_tables().data();
     image_options.kernel_table_count = plugins_.kernel_tables().size();
-    if (dvt_image_open_file(path_.c_str(), &image_options, &raw, &error) != DVT_OK) {
+    if (signature_.open(path_, &image_options, &raw, &error) != DVT_OK) {
       return status_of(error);
     }
     const ImagePtr image(raw);
@@ -69,6 +72,7 @@ class VerifyCommand final : public Command {
   bool liveness_ = false;
   std::string path_;
   PluginArguments plugins_;
+  SignatureArguments signature_;
 };
 
 const char* segment_name(uint32_t kind) {

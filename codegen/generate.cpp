@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "codegen/code_source.hpp"
 #include "codegen/products.hpp"
 #include "exec/code_segment.hpp"
 #include "ir/passes/rewrite.hpp"
@@ -170,6 +171,7 @@ Result<std::unique_ptr<Generated>> generate(ir::Module& module, const Options& o
   auto built = build(files, options.toolchain);
   if (!built.ok()) return std::move(built.status());
   generated->code = std::move(built->bytes);
+  append_source(generated->code, kernels, isas);
   // What the loader would say of it. That this processor cannot run it does not matter here.
   const auto loaded = exec::CodeSegment::load(generated->code);
   if (!loaded.ok() && loaded.status().code() != DVT_UNSUPPORTED) {

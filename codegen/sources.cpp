@@ -18,11 +18,6 @@ std::string digest_of(const std::string& text) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-// What its functions are called, for one instruction set.
-std::string symbol_of(const Kernel& kernel, const Isa& isa) {
-  return fmt::format("k{}_{}", kernel.name.substr(kernel.name.rfind('.') + 1), isa.name);
-}
-
 std::string operand_table(const Kernel& kernel, const std::string& symbol) {
   std::string text = fmt::format("static const Operand {}_operands[] = {{\n", symbol);
   for (const DvtTensor& operand : kernel.operands) {
@@ -32,20 +27,9 @@ std::string operand_table(const Kernel& kernel, const std::string& symbol) {
   return text + "};\n";
 }
 
-std::string kernel_text(const Kernel& kernel, const Isa& isa, const std::string& symbol) {
-  return operand_table(kernel, symbol) + emit_product(kernel.product, kernel.layout, isa, symbol) +
-         fmt::format(
-             "DvtCode {0}_check(const DvtContext* ctx, char* reason, size_t size) {{\n"
-             "  return check_operands(ctx, {0}_operands, {1}, {2}, reason, size);\n}}\n"
-             "DvtCode {0}_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason,\n"
-             "                  size_t size) {{\n"
-             "  return infer_operands(ctx, {0}_operands, {1}, {2}, outputs, reason, size);\n}}\n",
-             symbol, kernel.inputs, kernel.outputs);
-}
-
 // The tables of all instruction sets, and the record.
 std::string record_text(std::span<const Kernel> kernels, std::span<const Isa> isas) {
-  std::string text = std::string("#define LANES 1\n") + kPrelude;
+  std::string text = std::string("#define LANES 1\n") + kPublicHeaders + kPrelude;
   for (const Isa& isa : isas) {
     std::string entries;
     for (const Kernel& kernel : kernels) {
@@ -82,6 +66,21 @@ std::string record_text(std::span<const Kernel> kernels, std::span<const Isa> is
 
 }  // namespace
 
+std::string symbol_of(const Kernel& kernel, const Isa& isa) {
+  return fmt::format("k{}_{}", kernel.name.substr(kernel.name.rfind('.') + 1), isa.name);
+}
+
+std::string kernel_text(const Kernel& kernel, const Isa& isa, const std::string& symbol) {
+  return operand_table(kernel, symbol) + emit_product(kernel.product, kernel.layout, isa, symbol) +
+         fmt::format(
+             "DvtCode {0}_check(const DvtContext* ctx, char* reason, size_t size) {{\n"
+             "  return check_operands(ctx, {0}_operands, {1}, {2}, reason, size);\n}}\n"
+             "DvtCode {0}_infer(const DvtContext* ctx, DvtTensor* outputs, char* reason,\n"
+             "                  size_t size) {{\n"
+             "  return infer_operands(ctx, {0}_operands, {1}, {2}, outputs, reason, size);\n}}\n",
+             symbol, kernel.inputs, kernel.outputs);
+}
+
 std::string_view kind_of(const Product& product) {
   constexpr std::array<std::string_view, std::variant_size_v<decltype(product.what)>> kKinds = {
       "Conv", "MatMul", "Pool", "Reduce", "Softmax", "Resize"};
@@ -89,7 +88,7 @@ std::string_view kind_of(const Product& product) {
 }
 
 void name_kernel(Kernel& kernel, std::span<const Isa> isas) {
-  std::string text = kPrelude;
+  std::string text = std::string(kPublicHeaders) + kPrelude;
   for (const Isa& isa : isas) text += kernel_text(kernel, isa, "k");
   kernel.name = fmt::format(DVT_GENERATED_PREFIX "{}.{}", kind_of(kernel.product), digest_of(text));
 }
@@ -98,9 +97,10 @@ std::vector<SourceFile> make_sources(std::span<const Kernel> kernels, std::span<
   std::vector<SourceFile> files;
   for (const Isa& isa : isas) {
     for (size_t begin = 0; begin < kernels.size(); begin += kKernelsPerFile) {
-      SourceFile file{.name = fmt::format("{}_{}.c", isa.name, begin / kKernelsPerFile),
-                      .flags = std::string(isa.flags),
-                      .text = fmt::format("#define LANES {}\n", isa.lanes) + kPrelude};
+      SourceFile file{
+          .name = fmt::format("{}_{}.c", isa.name, begin / kKernelsPerFile),
+          .flags = std::string(isa.flags),
+          .text = fmt::format("#define LANES {}\n", isa.lanes) + kPublicHeaders + kPrelude};
       const size_t count = std::min(kKernelsPerFile, kernels.size() - begin);
       for (const Kernel& kernel : kernels.subspan(begin, count)) {
         file.text += kernel_text(kernel, isa, symbol_of(kernel, isa));

@@ -15,8 +15,11 @@
 
 namespace davit::codegen {
 
-// types.h and kernel.h of davit, then codegen/prelude.h.
+// types.h and kernel.h of davit; codegen/prelude.h, and the names that it defines, with spaces
+// between.
+extern const char* const kPublicHeaders;
 extern const char* const kPrelude;
+extern const char* const kPreludeNames;
 
 // A kernel to be generated.
 struct Kernel {
@@ -31,6 +34,10 @@ struct Kernel {
 std::string_view kind_of(const Product& product);
 // Names the kernel after all that makes its code.
 void name_kernel(Kernel& kernel, std::span<const Isa> isas);
+
+// What its functions are called for one instruction set, and their text.
+std::string symbol_of(const Kernel& kernel, const Isa& isa);
+std::string kernel_text(const Kernel& kernel, const Isa& isa, const std::string& symbol);
 
 struct SourceFile {
   std::string name;   // "avx512_3.c"
