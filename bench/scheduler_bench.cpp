@@ -147,7 +147,8 @@ void measure_empty(Report& report, const std::string& name, const Edges& edges,
   const auto automatic = make(graph, plan, pool, Mode::kAutomatic);
   const auto planned = make(graph, plan, pool, Mode::kPlanned);
   const auto dynamic = make(graph, plan, pool, Mode::kDynamic);
-  const auto one = make(graph, plan, make_pool(1), Mode::kDynamic);
+  // With counters, although nobody else is there.
+  const auto one = make(graph, plan, make_pool(1), Mode::kDynamic, false);
   FlowGraph flow(graph);
   TaskGroup group(graph);
   check_counts(graph, {[&] { flow.run(); }, [&] { group.run(); }, runs(planned), runs(dynamic)});
@@ -201,7 +202,8 @@ void measure_busy(Report& report, const std::string& name, const Edges& edges,
   const auto sequential = make(graph, plan, pool, Mode::kSequential);
   const auto planned = make(graph, plan, pool, Mode::kPlanned);
   const auto dynamic = make(graph, plan, pool, Mode::kDynamic);
-  const auto one = make(graph, plan, make_pool(1), Mode::kDynamic);
+  // With counters, although nobody else is there.
+  const auto one = make(graph, plan, make_pool(1), Mode::kDynamic, false);
   FlowGraph flow(graph);
   TaskGroup group(graph);
   const double trip = round_trip_ns();

@@ -122,9 +122,10 @@ std::shared_ptr<mt_topo::Pool> make_pool(uint32_t workers, int64_t spin_us) {
 
 std::unique_ptr<mt_topo::Scheduler> make(const Graph& graph, const schedule::Plan& plan,
                                          const std::shared_ptr<mt_topo::Pool>& pool,
-                                         mt_topo::Mode mode) {
+                                         mt_topo::Mode mode, bool measures) {
   const mt_topo::PlanTables tables = {plan.part_offsets, plan.order, plan.wait_offsets, plan.waits};
-  auto made = mt_topo::Scheduler::create(graph.tables(), &tables, pool, {.mode = mode});
+  auto made = mt_topo::Scheduler::create(graph.tables(), &tables, pool,
+                                         {.mode = mode, .measures = measures});
   if (!made.ok()) {
     std::fprintf(stderr, "%s: %s\n", graph.name.c_str(), made.status().to_string().c_str());
     std::_Exit(1);

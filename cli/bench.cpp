@@ -11,11 +11,11 @@
 #include "cli/command.hpp"
 #include "cli/device.hpp"
 #include "cli/execution_options.hpp"
-#include "cli/machine.hpp"
 #include "cli/report.hpp"
 #include "cli/runner.hpp"
 #include "cli/stage.hpp"
 #include "cli/watchdog.hpp"
+#include "exec/mt_topo/cpus.hpp"
 
 namespace davit::cli {
 namespace {
@@ -215,10 +215,10 @@ void BenchCommand::advise(Session& session, const Statistics& statistics) {
                     "idle machine, or compare medians",
                     format_percent(statistics.variation())));
   }
-  const Cpus cpus = available_cpus();
-  if (static_cast<double>(concurrency_) > cpus.usable) {
+  const mt_topo::Cpus cpus = mt_topo::usable_cpus();
+  if (static_cast<double>(concurrency_) > cpus.usable()) {
     say(fmt::format("oversubscribed: {} clients on {:g} usable CPUs ({})", concurrency_,
-                    cpus.usable, cpus.why));
+                    cpus.usable(), cpus.why()));
   }
   constexpr double kSlowFirst = 2;
   if (statistics.median > 0 && first_run_ns_ / statistics.median > kSlowFirst &&

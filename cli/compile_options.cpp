@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <memory>
 
-#include "cli/machine.hpp"
 #include "cli/numbers.hpp"
 #include "cli/session.hpp"
 #include "cli/tensors.hpp"
 #include "davit/npu.h"
 #include "exec/code_segment.hpp"
+#include "exec/mt_topo/cpus.hpp"
 #include "ir/text.hpp"
 
 namespace davit::cli {
@@ -259,7 +259,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   options.codegen.plain_sums = plain_sums_;
   options.codegen.toolchain.cache_folder = no_cache_ ? "" : codegen::default_cache_folder();
   options.codegen.toolchain.is_cancelled = is_cancelled_;
-  options.codegen.toolchain.jobs = unsigned(std::max(available_cpus().usable, 1.0));
+  options.codegen.toolchain.jobs = mt_topo::usable_cpus().threads();
   options.level = static_cast<passes::Level>(level_);
   options.plan_budget_ms = plan_budget_ms_;
   options.plugins = plugins_.plugins();

@@ -9,6 +9,7 @@
 #include "cli/report.hpp"
 #include "cli/stage.hpp"
 #include "cli/table.hpp"
+#include "exec/mt_topo/cpus.hpp"
 
 namespace davit::cli {
 namespace {
@@ -54,14 +55,15 @@ class DoctorCommand final : public Command {
 
 void DoctorCommand::report_machine(Session& session) {
   const Machine machine = this_machine();
-  const Cpus cpus = available_cpus();
+  const mt_topo::Cpus cpus = mt_topo::usable_cpus();
   const std::string isa = fmt::format("{}", fmt::join(machine.isa, " "));
   const auto or_unknown = [](const std::string& text) { return text.empty() ? "unknown" : text; };
   session.print("Machine\n  cpu            {}\n  isa            {}\n",
                 or_unknown(machine.cpu_model), or_unknown(isa));
   session.print("  cpus           {} online, affinity {}, cgroup quota {}: {:g} usable ({})\n",
                 cpus.online, cpus.affinity,
-                cpus.quota > 0 ? fmt::format("{:g}", cpus.quota) : "none", cpus.usable, cpus.why);
+                cpus.quota > 0 ? fmt::format("{:g}", cpus.quota) : "none", cpus.usable(),
+                cpus.why());
   session.print("  memory         {}, cgroup limit {}, pages of {}\n",
                 format_bytes(machine.memory_bytes),
                 machine.memory_limit_bytes > 0 ? format_bytes(machine.memory_limit_bytes) : "none",
@@ -73,8 +75,8 @@ void DoctorCommand::report_machine(Session& session) {
                                  {"cpus_online", cpus.online},
                                  {"cpus_affinity", cpus.affinity},
                                  {"cgroup_quota", cpus.quota},
-                                 {"cpus_usable", cpus.usable},
-                                 {"cpus_why", cpus.why},
+                                 {"cpus_usable", cpus.usable()},
+                                 {"cpus_why", cpus.why()},
                                  {"memory_bytes", machine.memory_bytes},
                                  {"cgroup_memory_bytes", machine.memory_limit_bytes},
                                  {"page_bytes", machine.page_bytes},

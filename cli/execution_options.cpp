@@ -11,6 +11,7 @@
 #include "cli/stage.hpp"
 #include "exec/image.hpp"
 #include "exec/layout.hpp"
+#include "exec/mt_topo/cpus.hpp"
 
 namespace davit::cli {
 
@@ -198,7 +199,8 @@ Result<Workers> ExecutionArguments::workers(Session& session) {
   if (!pool.ok()) return std::move(pool.status());
   pool_ = std::move(*pool);
   workers.pool = pool_.get();
-  session.log("{}\n", format_count(dvt_pool_workers(workers.pool), "worker"));
+  session.log("{}{}\n", format_count(dvt_pool_workers(workers.pool), "worker"),
+              workers_ == 0 ? " (" + mt_topo::usable_cpus().why() + ")" : "");
   return workers;
 }
 

@@ -11,16 +11,6 @@
 
 namespace davit::cli {
 
-// CPUs that this process may really use.
-struct Cpus {
-  double usable = 1;  // min(affinity, quota)
-  uint32_t online = 1;
-  uint32_t affinity = 1;
-  double quota = 0;  // CPUs the cgroup grants; 0: no limit.
-  std::string why;   // "affinity: 2 of 8", "cgroup quota: 1.5"
-};
-Cpus available_cpus();
-
 struct Machine {
   std::string cpu_model;
   std::vector<std::string> isa;  // Of those that matter here, as /proc/cpuinfo names them.

@@ -7,7 +7,6 @@
 
 #include "cli/command.hpp"
 #include "cli/execution_options.hpp"
-#include "cli/machine.hpp"
 #include "cli/model.hpp"
 #include "cli/node_times.hpp"
 #include "cli/numbers.hpp"
@@ -16,6 +15,7 @@
 #include "cli/simulated_graph.hpp"
 #include "cli/stage.hpp"
 #include "cli/table.hpp"
+#include "exec/mt_topo/cpus.hpp"
 #include "exec/trace.hpp"
 #include "lowering/schedule/planner.hpp"
 
@@ -243,7 +243,7 @@ Status SimulateCommand::compare(Session& session, const OptionSet& options,
   const auto kind = model_kind(execution_.model());
   const bool can_compile = kind.ok() && *kind == ModelKind::kOnnx;
   for (Row& row : rows_) {
-    if (row.workers > available_cpus().usable) continue;
+    if (row.workers > mt_topo::usable_cpus().usable()) continue;
     Workers with;
     PoolPtr pool;
     LoadedModel compiled;

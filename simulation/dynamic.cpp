@@ -74,9 +74,9 @@ class DynamicRun {
   struct Worker {
     std::deque<Ready> queue;
     std::vector<Ready> mailbox;
-    std::vector<Ready> incoming;  // Taken from another, and there at the next turn.
-    uint32_t unit = kNoNode;      // Which it is running.
-    bool memory = false;          // Of that unit.
+    std::deque<Ready> incoming;  // Taken from another, and there at the next turn.
+    uint32_t unit = kNoNode;     // Which it is running.
+    bool memory = false;         // Of that unit.
     bool idle = false;
     Blame last;
   };
@@ -155,8 +155,7 @@ class DynamicRun {
     roots_left_ = roots_left_.subspan(count);
     if (count > 0) return true;
     if (!worker.mailbox.empty()) {
-      worker.queue.insert(worker.queue.end(), worker.mailbox.begin(), worker.mailbox.end());
-      worker.mailbox.clear();
+      worker.queue = take(worker.mailbox);
       return true;
     }
     const auto workers = static_cast<uint32_t>(workers_.size());
@@ -166,25 +165,41 @@ class DynamicRun {
     return false;
   }
 
-  void fetch(uint32_t index, Worker& from, double now_ns) {
-    if (from.mailbox.empty()) return;
-    std::swap(workers_[index].incoming, from.mailbox);
-    due_.push({now_ns + costs_.hand_over_ns, index});
+  // All, or the later half where units take long.
+  [[nodiscard]] std::deque<Ready> take(std::vector<Ready>& mailbox) const {
+    const size_t left = batch_min_ == 0 ? mailbox.size() / 2 : 0;
+    const auto first = mailbox.begin() + static_cast<std::ptrdiff_t>(left);
+    std::deque<Ready> taken(first, mailbox.end());
+    mailbox.erase(first, mailbox.end());
+    return taken;
   }
 
-  // The half of the queue that the worker would come to last.
-  void lay_out(uint32_t index, double now_ns) {
-    Worker& worker = workers_[index];
-    if (!worker.mailbox.empty()) return;
-    const size_t count = std::min<size_t>((worker.queue.size() + 1) / 2, kMailboxItems);
-    const auto first = worker.queue.end() - static_cast<std::ptrdiff_t>(count);
-    worker.mailbox.assign(first, worker.queue.end());
-    worker.queue.erase(first, worker.queue.end());
+  void fetch(uint32_t index, Worker& from, double now_ns) {
+    if (from.mailbox.empty()) return;
+    workers_[index].incoming = take(from.mailbox);
+    due_.push({now_ns + costs_.hand_over_ns, index});
+    if (!from.mailbox.empty()) call_one(from, now_ns);
+  }
+
+  void call_one(Worker& from, double now_ns) {
     for (uint32_t other = 0; other < workers_.size(); ++other) {
       if (!workers_[other].idle) continue;
       workers_[other].idle = false;
-      return fetch(other, worker, now_ns);
+      return fetch(other, from, now_ns);
     }
+  }
+
+  // The half of the queue that the worker would come to last; where units take long, all.
+  void lay_out(uint32_t index, double now_ns) {
+    Worker& worker = workers_[index];
+    if (!worker.mailbox.empty() || worker.queue.empty()) return;
+    const size_t queued = worker.queue.size();
+    const size_t count =
+        std::min<size_t>(batch_min_ == 0 ? queued : (queued + 1) / 2, kMailboxItems);
+    const auto first = worker.queue.end() - static_cast<std::ptrdiff_t>(count);
+    worker.mailbox.assign(first, worker.queue.end());
+    worker.queue.erase(first, worker.queue.end());
+    call_one(worker, now_ns);
   }
 
   const HostCosts& costs_;

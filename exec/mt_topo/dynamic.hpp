@@ -48,7 +48,7 @@ namespace davit::mt_topo {
 template <class Platform>
 class Dynamic final : public Job {
  public:
-  // `workers` counts the caller.
+  // `workers` counts the caller, and everybody whom a crew may send.
   Dynamic(const Topology& topology, uint32_t workers, int64_t spin_ns)
       : topology_(topology),
         workers_(workers),
@@ -65,11 +65,12 @@ class Dynamic final : public Job {
     }
   }
 
-  // `crew` may be null: the caller runs all. `batch_min`: units that a worker must have in its
-  // queue before it lays any out, so that a hand-over pays.
-  Outcome run(Crew* crew, const RunControl& control, const RunObserver* observer,
+  // `crew` may be null: the caller runs all. At most `helpers` come at a time. `batch_min`: units
+  // that a worker must have in its queue before it lays any out, so that a hand-over pays; 0: each
+  // unit takes so long that none may wait behind another while somebody is free.
+  Outcome run(Crew* crew, uint32_t helpers, const RunControl& control, const RunObserver* observer,
               uint32_t batch_min) noexcept {
-    start(crew, control, observer, batch_min);
+    start(crew, std::min(helpers, workers_ - 1), control, observer, batch_min);
     join_in(0);
     state_.gather(*this);
     return state_.outcome(done_.load(std::memory_order_relaxed) == done_at_);
@@ -94,20 +95,20 @@ class Dynamic final : public Job {
     uint32_t position;
   };
 
-  void start(Crew* crew, const RunControl& control, const RunObserver* observer,
+  void start(Crew* crew, uint32_t helpers, const RunControl& control, const RunObserver* observer,
              uint32_t batch_min) noexcept {
     if (++epoch_ == 0) {
       if (pauses_ != nullptr) std::fill_n(pauses_.get(), topology_.unit_count(), Pause{});
       for (uint32_t unit = 0; unit < topology_.unit_count(); ++unit) joins_[unit].clear();
       epoch_ = 1;
     }
-    batch_min_ = crew == nullptr || workers_ == 1 ? UINT32_MAX : batch_min;
+    batch_min_ = crew == nullptr || helpers == 0 ? UINT32_MAX : batch_min;
     loop_ = observer != nullptr ? Loop::kObserved
             : control.limited() ? Loop::kLimited
                                 : Loop::kPlain;
     if (state_.failed()) clear_shared();
     done_at_ += topology_.unit_count();
-    state_.start(crew, workers_ - 1, control, observer);
+    state_.start(crew, helpers, control, observer);
   }
 
   // What a run that has succeeded leaves as it was.
@@ -196,7 +197,7 @@ class Dynamic<Platform>::Worker {
       if (!may_go_on()) return;
       const uint32_t item = ring_[head_++ & mask_];
       if (held_count_ != 0 && !feeds_held(item)) (void)send_held();
-      if (tail_ - head_ >= batch_min_ && turns_in_vain_ == 0) lay_out();
+      if (tail_ - head_ >= std::max(batch_min_, 1U) && turns_in_vain_ == 0) lay_out();
       run_item(item);
     }
   }
@@ -216,11 +217,13 @@ class Dynamic<Platform>::Worker {
     return count > 0;
   }
 
-  // The half of the queue that this worker would come to last.
+  // The half of the queue that this worker would come to last; where units take long, all.
   void lay_out() noexcept {
     Mailbox<Platform>& mailbox = run_.mailboxes_[index_];
     if (mailbox.empty()) {
-      const uint32_t count = std::min((tail_ - head_ + 1) / 2, Mailbox<Platform>::kItems);
+      const uint32_t queued = tail_ - head_;
+      const uint32_t count =
+          std::min(batch_min_ == 0 ? queued : (queued + 1) / 2, Mailbox<Platform>::kItems);
       tail_ -= count;
       alone_ = false;
       mailbox.publish(count, [&](uint32_t i) { return ring_[(tail_ + i) & mask_]; });
@@ -372,7 +375,11 @@ class Dynamic<Platform>::Worker {
   }
 
   [[nodiscard]] bool take_from(uint32_t worker) noexcept {
-    return run_.mailboxes_[worker].take([&](uint32_t item) { push(item); });
+    using Taken = typename Mailbox<Platform>::Taken;
+    const Taken taken =
+        run_.mailboxes_[worker].take(batch_min_ == 0, [&](uint32_t item) { push(item); });
+    if (taken == Taken::kSome) run_.state_.announce(run_);
+    return taken != Taken::kNothing;
   }
   [[nodiscard]] bool steal() noexcept {
     for (uint32_t i = 1; i < run_.workers_; ++i) {

@@ -1,14 +1,15 @@
 // mailbox.hpp: where a worker lays out what others may take.
 //
 //   Empty  --publish, by the owner-->  Full  --take, by anybody-->  Taken  --items read-->  Empty
+//                                        ^--------------------------  some are left  --'
 //
 // A worker keeps what is ready in a queue of its own, which costs no atomic operation, and one
 // batch of it here. A batch changes hands for one transfer of a line or two, however many items it
-// holds.
+// holds. Where items take long, who takes leaves half of them to others.
 //
 // Ordering
 //   Full is stored with release, after the items; the one who takes acquires it: sees the items and
-//   all that the owner did before.
+//   all that the owner did before. Who leaves some stores it with release again, and has acquired.
 //   Empty is stored with release, after the items have been read; the owner acquires it before it
 //   overwrites them.
 #pragma once
@@ -40,17 +41,21 @@ class alignas(64) Mailbox {
     state_.store(kFull, std::memory_order_release);
   }
 
-  // Gives all items to put(); false: there were none.
+  enum class Taken { kNothing, kAll, kSome };
+
+  // Gives all items to put(), or, when half will do, the later half.
   template <class Put>
-  [[nodiscard]] bool take(const Put& put) noexcept {
+  [[nodiscard]] Taken take(bool half, const Put& put) noexcept {
     uint32_t expected = kFull;
     if (!full() || !state_.compare_exchange_strong(expected, kTaken, std::memory_order_acquire,
                                                    std::memory_order_relaxed)) {
-      return false;
+      return Taken::kNothing;
     }
-    for (uint32_t i = 0; i < count_; ++i) put(items_[i]);
-    state_.store(kEmpty, std::memory_order_release);
-    return true;
+    const uint32_t left = half ? count_ / 2 : 0;
+    for (uint32_t i = left; i < count_; ++i) put(items_[i]);
+    count_ = left;
+    state_.store(left == 0 ? kEmpty : kFull, std::memory_order_release);
+    return left == 0 ? Taken::kAll : Taken::kSome;
   }
 
   // By one thread, with no run in progress: a failed run leaves items behind.

@@ -48,9 +48,10 @@ class Planned final : public Job {
         parts_(new Part[segments.parts()]),
         flags_(new Flag[segments.flag_count()]) {}
 
-  // `crew` may be null: the caller runs all parts.
-  Outcome run(Crew* crew, const RunControl& control, const RunObserver* observer) noexcept {
-    start(crew, control, observer);
+  // `crew` may be null: the caller runs all parts. At most `helpers` come at a time.
+  Outcome run(Crew* crew, uint32_t helpers, const RunControl& control,
+              const RunObserver* observer) noexcept {
+    start(crew, std::min(helpers, workers_ - 1), control, observer);
     state_.call_helpers(*this, state_.helpers_max());
     join_in(0);
     state_.gather(*this);
@@ -80,7 +81,8 @@ class Planned final : public Job {
   static constexpr uint32_t kDone = UINT32_MAX - 1;
   static constexpr uint32_t kNoPart = UINT32_MAX;
 
-  void start(Crew* crew, const RunControl& control, const RunObserver* observer) noexcept {
+  void start(Crew* crew, uint32_t helpers, const RunControl& control,
+             const RunObserver* observer) noexcept {
     if (state_.failed()) done_.store(done_at_, std::memory_order_relaxed);
     done_at_ += segments_.parts();
     if (++epoch_ == 0) {
@@ -95,7 +97,7 @@ class Planned final : public Job {
     loop_ = observer != nullptr ? Loop::kObserved
             : control.limited() ? Loop::kLimited
                                 : Loop::kPlain;
-    state_.start(crew, workers_ - 1, control, observer);
+    state_.start(crew, helpers, control, observer);
   }
 
   void join_in(uint32_t worker) noexcept {

@@ -3,12 +3,8 @@
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
 #include <pthread.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -17,38 +13,12 @@
 #include <utility>
 
 #include "davit/davit.h"
+#include "exec/mt_topo/cpus.hpp"
 #include "exec/mt_topo/crew_slots.hpp"
 #include "exec/mt_topo/platform.hpp"
 
 namespace davit::mt_topo {
 namespace {
-
-// CPUs granted by the files of one cgroup folder; 0: no limit.
-double quota_of(const std::string& folder) {
-  std::ifstream both(folder + "/cpu.max");  // Version 2: "max 100000" or "150000 100000".
-  double quota = 0;
-  double period = 0;
-  if (both >> quota >> period) return period > 0 ? quota / period : 0;
-  std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;  // Version 1.
-  std::ifstream(folder + "/cpu.cfs_period_us") >> period;
-  return quota > 0 && period > 0 ? quota / period : 0;
-}
-
-// The tightest limit of the process' cgroup and those above it.
-double cgroup_quota() {
-  std::ifstream groups("/proc/self/cgroup");
-  double tightest = quota_of("/sys/fs/cgroup/cpu");
-  for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::")) continue;
-    std::string folder = "/sys/fs/cgroup" + line.substr(3);
-    while (folder.size() >= 14) {
-      const double quota = quota_of(folder);
-      if (quota > 0) tightest = tightest > 0 ? std::min(tightest, quota) : quota;
-      folder.resize(folder.rfind('/'));
-    }
-  }
-  return tightest;
-}
 
 // More workers than CPUs, for tests mostly. oneTBB obeys the lowest of all controls, so there is
 // one of ours, which is replaced and never destroyed: oneTBB may be gone before the last pool is.
@@ -61,21 +31,6 @@ void allow_parallelism(size_t workers) {
   delete control;
   control = new global_control(global_control::max_allowed_parallelism, workers);
 }
-
-}  // namespace
-
-uint32_t usable_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int cpus = ::sched_getaffinity(0, sizeof set, &set) == 0
-                 ? CPU_COUNT(&set)
-                 : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  const double quota = cgroup_quota();
-  if (quota > 0) cpus = std::min(cpus, static_cast<int>(std::ceil(quota)));
-  return static_cast<uint32_t>(std::clamp(cpus, 1, static_cast<int>(kWorkersMax)));
-}
-
-namespace {
 
 // Shared by the pool and the tasks that it has submitted.
 class Helpers final : public CrewSlots<RealThreads>, public std::enable_shared_from_this<Helpers> {
@@ -182,7 +137,8 @@ class TbbPool final : public Pool {
 }  // namespace
 
 Result<std::shared_ptr<Pool>> Pool::create(const PoolOptions& options) {
-  const uint32_t workers = options.workers == 0 ? usable_cpus() : options.workers;
+  const uint32_t workers =
+      options.workers == 0 ? std::min(usable_cpus().threads(), kWorkersMax) : options.workers;
   if (workers > kWorkersMax) {
     return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
                               .stage = DVT_STAGE_LOAD,

@@ -14,6 +14,7 @@
 //          those that oneTBB has not started by then own what they touch.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -25,12 +26,9 @@ namespace davit::mt_topo {
 constexpr uint32_t kWorkersMax = 64;
 
 struct PoolOptions {
-  uint32_t workers = 0;  // With the caller of a run. 0: usable_cpus().
+  uint32_t workers = 0;  // With the caller of a run. 0: one per usable CPU (cpus.hpp).
   int64_t spin_us = 50;  // What an idle worker spins before it sleeps.
 };
-
-// CPUs that this process may use: the lesser of affinity and cgroup quota, at least 1.
-uint32_t usable_cpus();
 
 class Pool {
  public:
@@ -42,6 +40,17 @@ class Pool {
   [[nodiscard]] virtual int64_t spin_ns() const noexcept = 0;
   // Null when the pool has one worker, and in a child of fork().
   [[nodiscard]] virtual Crew* crew() noexcept = 0;
+
+  // Threads that call runs which may have helpers. add_caller() returns how many there are with
+  // this one.
+  uint32_t add_caller() noexcept { return callers_.fetch_add(1, std::memory_order_relaxed) + 1; }
+  void remove_caller() noexcept { callers_.fetch_sub(1, std::memory_order_relaxed); }
+  [[nodiscard]] uint32_t callers() const noexcept {
+    return callers_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  alignas(64) std::atomic<uint32_t> callers_{0};
 };
 
 }  // namespace davit::mt_topo

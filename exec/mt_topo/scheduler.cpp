@@ -4,7 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstdio>
-#include <limits>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +19,8 @@ namespace {
 // A hand-over moves a few cache lines between cores, 50 to 500 ns each; a batch should be worth
 // more.
 constexpr double kBatchNs = 400;
+// A unit that takes longer is worth a hand-over of its own, and none should wait behind it.
+constexpr double kLongNs = 10'000;
 constexpr uint32_t kBatchMax = 2 * Mailbox<RealThreads>::kItems;
 // Sequential runs shorter than this leave nothing to gain: calling a helper and gathering it costs
 // about half a microsecond.
@@ -26,10 +28,15 @@ constexpr double kWorthwhileNs = 4000;
 // Another mode has to be this much faster than the sequential loop to be kept.
 constexpr double kGain = 0.95;
 constexpr uint32_t kTrials = 3;
-// Dynamic runs that are compared, alone and shared: 2, 4, 8, ... kCompareEvery; later all multiples
-// of it, while they are not shared.
+// More than anything takes.
+constexpr double kUnknownNs = 1e18;
+// Dynamic runs from which on a comparison is made, alone and shared: 2, 8, 16, ... until the votes
+// are clear; later all multiples of this.
 constexpr uint32_t kCompareEvery = 512;
 constexpr int kVotesMax = 3;
+// Runs of one comparison: two by the caller alone, two shared. The first of each finds its cache
+// lines where the others left them, and the second is measured.
+constexpr uint32_t kComparedRuns = 4;
 
 // As in exec/sequential_c/sequential.c, which exceptions cannot pass: by fours, so that a step
 // costs no jump back.
@@ -78,9 +85,39 @@ Outcome run_in_order(std::span<const DvtStep> steps, JobState<RealThreads>& stat
   return {};
 }
 
+// Whether this thread calls a run of some pool, or is inside a node of one that it has called.
+thread_local bool calls_a_run = false;
+
+// A run among those of its pool: how many helpers it may have, so that callers and helpers together
+// are no more than the workers. A run inside a node has the seat of the outer one.
+class Seat {
+ public:
+  Seat(Pool* pool, uint32_t workers) noexcept : pool_(calls_a_run ? nullptr : pool) {
+    if (pool == nullptr) return;
+    const uint32_t callers = pool_ == nullptr ? pool->callers() : pool_->add_caller();
+    if (pool_ != nullptr) calls_a_run = true;
+    const uint32_t seats = pool->workers();
+    helpers_ = std::min(workers - 1, seats - std::clamp(callers, 1U, seats));
+  }
+  ~Seat() {
+    if (pool_ == nullptr) return;
+    calls_a_run = false;
+    pool_->remove_caller();
+  }
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+
+  [[nodiscard]] uint32_t helpers() const noexcept { return helpers_; }
+
+ private:
+  Pool* pool_;  // That counts this caller, or null.
+  uint32_t helpers_ = 0;
+};
+
 }  // namespace
 
 uint32_t batch_minimum(double unit_ns) {
+  if (unit_ns >= kLongNs) return 0;
   const auto batch = static_cast<uint32_t>(std::clamp(kBatchNs / unit_ns, 1.0, double{kBatchMax}));
   return batch == 1 ? 1 : 2 * batch;
 }
@@ -106,11 +143,13 @@ struct Scheduler::State {
         pool(std::move(the_pool)),
         workers(worker_count),
         wanted(options.mode),
+        minds_load(options.measures),
         // What the sequential runs of kAutomatic tell is enough.
         measures(options.measures && options.mode == Mode::kDynamic),
         order(pool == nullptr ? 0 : pool->spin_ns()),
         topology(tables),
-        dynamic(topology, workers, order.spin_ns()) {
+        // Whoever of the pool may come, also where fewer may come at a time.
+        dynamic(topology, pool == nullptr ? 1 : pool->workers(), order.spin_ns()) {
     if (plan != nullptr) {
       segments.emplace(*plan, tables);
       planned.emplace(*segments, workers, order.spin_ns());
@@ -137,21 +176,38 @@ struct Scheduler::State {
     candidates[candidate_count++] = Mode::kDynamic;
   }
 
+  void forget() noexcept {
+    unit_ns = kUnknownNs;
+    dynamic_runs = compared_runs_left = 0;
+    sharing_votes = 0;
+    if (wanted == Mode::kDynamic) settle(wanted, "asked for");
+    if (candidate_count == 0) return;
+    settled = Mode::kAutomatic;
+    trial = 0;
+    best_ns.fill(kUnknownNs);
+  }
+
   [[nodiscard]] bool trying() const {
     return wanted == Mode::kAutomatic && settled == Mode::kAutomatic;
   }
 
-  [[nodiscard]] Crew* crew() const noexcept { return pool == nullptr ? nullptr : pool->crew(); }
+  // As many helpers as there are seats for. In kAutomatic, nobody is in the way of other runs.
+  Outcome run_shared(Mode mode, const RunControl& control, const RunObserver* observer) noexcept {
+    const Seat seat(pool.get(), workers);
+    const uint32_t helpers = minds_load ? seat.helpers() : workers - 1;
+    Crew* const crew = helpers == 0 ? nullptr : pool->crew();
+    crowded = crew == nullptr && wanted == Mode::kAutomatic;
+    last = crowded ? Mode::kSequential : mode;
+    if (crowded) return run_sequential(control, observer);
+    if (mode == Mode::kPlanned) return planned->run(crew, helpers, control, observer);
+    return run_dynamic(crew, helpers, control, observer);
+  }
 
   Outcome run(Mode mode, const RunControl& control, const RunObserver* observer) noexcept {
-    switch (mode) {
-      case Mode::kPlanned:
-        return planned->run(crew(), control, observer);
-      case Mode::kDynamic:
-        return run_dynamic(crew(), control, observer);
-      default:
-        return run_sequential(control, observer);
-    }
+    if (mode != Mode::kSequential) return run_shared(mode, control, observer);
+    crowded = false;
+    last = mode;
+    return run_sequential(control, observer);
   }
 
   Outcome run_sequential(const RunControl& control, const RunObserver* observer) noexcept {
@@ -161,40 +217,56 @@ struct Scheduler::State {
     return run_in_order<true>(steps, order);
   }
 
-  // Whether the dynamic run with this number is done alone, and measured. Runs 0 and 1 are, and
-  // those to compare with where units are so cheap that sharing might cost more than it gains.
-  [[nodiscard]] bool is_sample(uint32_t run) const noexcept {
-    if (run < 2) return true;
-    if (unit_ns > 10 * kBatchNs) return false;
-    if (run > kCompareEvery) return sharing_votes < 0 && run % kCompareEvery == 0;
-    return std::has_single_bit(run);
+  // Where units are so cheap that sharing might cost more than it gains.
+  [[nodiscard]] bool comparison_begins() const noexcept {
+    if (dynamic_runs < 2 || unit_ns > 10 * kBatchNs) return false;
+    if (dynamic_runs % kCompareEvery == 0) return true;
+    return std::has_single_bit(dynamic_runs) && std::abs(sharing_votes) < kVotesMax;
   }
 
-  Outcome run_dynamic(Crew* crew, const RunControl& control, const RunObserver* observer) noexcept {
-    if (crew == nullptr || workers == 1 || !measures) {
-      return dynamic.run(crew, control, observer, batch_minimum(unit_ns));
-    }
-    // The run after a sample is shared, and compared with it.
-    const bool compares = sample_ns != 0;
-    const bool samples = !compares && is_sample(dynamic_runs);
-    const bool alone = samples || (!compares && sharing_votes < 0);
-    const int64_t begin = samples || compares ? RealThreads::now_ns() : 0;
+  Outcome run_dynamic(Crew* crew, uint32_t helpers, const RunControl& control,
+                      const RunObserver* observer) noexcept {
+    if (!measures) return dynamic.run(crew, helpers, control, observer, batch_minimum(unit_ns));
+    if (crew == nullptr) return run_alone(control, observer);
+    if (compared_runs_left == 0 && comparison_begins()) compared_runs_left = kComparedRuns;
+    const uint32_t left = compared_runs_left;
+    const bool learns = dynamic_runs < 2;
+    const bool alone = left == 0 ? learns || sharing_votes < 0 : left > kComparedRuns / 2;
+    const bool measured = learns || (left != 0 && left % 2 == 1);
+    const int64_t begin = measured ? RealThreads::now_ns() : 0;
     const Outcome outcome =
-        dynamic.run(alone ? nullptr : crew, control, observer, batch_minimum(unit_ns));
-    const int64_t took = samples || compares ? RealThreads::now_ns() - begin : 0;
-    const int64_t sample = std::exchange(sample_ns, 0);
-    if (outcome.code == DVT_OK && compares) vote(took < sample);
-    if (outcome.code == DVT_OK && samples) {
-      learn(took);
-      if (dynamic_runs >= 2) sample_ns = took;
-    }
+        alone ? run_alone(control, observer)
+              : dynamic.run(crew, helpers, control, observer, batch_minimum(unit_ns));
     ++dynamic_runs;
+    if (outcome.code != DVT_OK) {
+      compared_runs_left = 0;
+      return outcome;
+    }
+    if (left != 0) --compared_runs_left;
+    if (measured) note(alone, RealThreads::now_ns() - begin);
     return outcome;
   }
 
-  void vote(bool for_sharing) noexcept {
+  // Who is alone needs no counters: in the order of the image, each node is ready when it comes.
+  // One that suspends itself may wait for a later one.
+  Outcome run_alone(const RunControl& control, const RunObserver* observer) noexcept {
+    if (!topology.may_suspend()) return run_sequential(control, observer);
+    return dynamic.run(nullptr, 0, control, observer, batch_minimum(unit_ns));
+  }
+
+  void note(bool alone, int64_t took) noexcept {
+    // What is clear by a fifth has two votes.
+    if (!alone) {
+      const double share = double(took) / double(std::max<int64_t>(alone_ns, 1));
+      return vote((share < 1 ? 1 : -1) * (share < 0.8 || share > 1.25 ? 2 : 1));
+    }
+    learn(took);
+    alone_ns = took;
+  }
+
+  void vote(int for_sharing) noexcept {
     const bool shared = sharing_votes >= 0;
-    sharing_votes = std::clamp(sharing_votes + (for_sharing ? 1 : -1), -kVotesMax, kVotesMax);
+    sharing_votes = std::clamp(sharing_votes + for_sharing, -kVotesMax, kVotesMax);
     if (shared == (sharing_votes >= 0)) return;
     settle(Mode::kDynamic,
            shared ? "asked for; by the caller alone, since sharing costs more" : "asked for");
@@ -202,17 +274,17 @@ struct Scheduler::State {
 
   void learn(int64_t alone_ns) {
     const double each = double(alone_ns) / std::max(topology.unit_count(), 1U);
-    unit_ns = std::clamp(std::min(each, unit_ns), 0.1, 1e9);
+    unit_ns = std::clamp(std::min(each, unit_ns), 0.1, kUnknownNs);
   }
 
   Outcome try_next(const RunControl& control, const RunObserver* observer) noexcept {
-    Mode mode = candidates[trial / kTrials];
-    last = mode;
+    const Mode mode = candidates[trial / kTrials];
     const int64_t begin = RealThreads::now_ns();
     const Outcome outcome = run(mode, control, observer);
     const int64_t took = RealThreads::now_ns() - begin;
-    // A failed or observed run tells nothing of its time.
-    if (outcome.code != DVT_OK || observer != nullptr) return outcome;
+    // A failed or observed run tells nothing of its time, nor does one that other runs kept from
+    // its helpers.
+    if (outcome.code != DVT_OK || observer != nullptr || crowded) return outcome;
     double& best = best_ns[trial / kTrials];
     best = std::min(best, double(took));
     if (mode == Mode::kSequential) learn(took);
@@ -246,22 +318,23 @@ struct Scheduler::State {
   std::shared_ptr<Pool> pool;
   uint32_t workers;
   Mode wanted;
+  bool minds_load;
   bool measures;
   Mode settled = Mode::kAutomatic;
   Mode last = Mode::kSequential;
+  bool crowded = false;  // The last run had no worker but its caller.
   std::array<char, 160> reason{};
 
   std::array<Mode, 3> candidates{};
-  std::array<double, 3> best_ns = {std::numeric_limits<double>::max(),
-                                   std::numeric_limits<double>::max(),
-                                   std::numeric_limits<double>::max()};
+  std::array<double, 3> best_ns = {kUnknownNs, kUnknownNs, kUnknownNs};
   size_t candidate_count = 0;
   size_t trial = 0;
 
-  double unit_ns = 1e9;  // Of one unit on one worker; the least seen.
+  double unit_ns = kUnknownNs;  // Of one unit on one worker; the least seen.
   uint32_t dynamic_runs = 0;
-  int64_t sample_ns = 0;  // The run before, if it was a sample and the next is compared with it.
-  int sharing_votes = 0;  // Less than 0: runs are not shared.
+  uint32_t compared_runs_left = 0;  // Of the comparison that is being made.
+  int64_t alone_ns = 0;             // What its measured run by the caller alone took.
+  int sharing_votes = 0;            // Less than 0: runs are not shared.
 
   JobState<RealThreads> order;  // Of sequential runs: limits and observer.
   Topology topology;
@@ -306,12 +379,16 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(const Tables& tables, const
 Outcome Scheduler::run(const RunControl& control, const RunObserver* observer) noexcept {
   State& state = *state_;
   if (state.trying()) return state.try_next(control, observer);
-  state.last = state.settled;
   return state.run(state.settled, control, observer);
+}
+
+void Scheduler::forget() noexcept {
+  state_->forget();
 }
 
 Choice Scheduler::choice() const {
   if (state_->trying()) return {state_->last, "trying which is fastest"};
+  if (state_->crowded) return {state_->last, "other runs have all workers of the pool"};
   return {state_->last, state_->reason.data()};
 }
 

@@ -10,6 +10,10 @@
 //   kAutomatic   tries those that may pay and keeps the fastest: a graph too short or too narrow to
 //                gain stays sequential. choice() says what ran and why.
 //
+// Load         Callers of runs and their helpers together are no more than the workers of the pool:
+//              where each worker has a run of its own, runs are done by their callers alone, and in
+//              kAutomatic in order.
+//
 // Failures     The first code that is not 0 ends the run: nothing starts after it is seen. The run
 //              returns when every node that had started is back; the scheduler is ready for the
 //              next run. A C++ exception that leaves a node is DVT_KERNEL_FAILED.
@@ -36,14 +40,15 @@ enum class Mode : uint8_t { kAutomatic, kSequential, kPlanned, kDynamic };
 const char* mode_name(Mode mode);
 
 // Units that a worker of the dynamic mode must have in its queue before it lays any out, when a
-// unit takes `unit_ns`.
+// unit takes `unit_ns`; 0: none waits behind another (dynamic.hpp).
 uint32_t batch_minimum(double unit_ns);
 
 struct SchedulerOptions {
   Mode mode = Mode::kAutomatic;
   uint32_t workers = 0;  // At most; 0: all of the pool.
   // Dynamic runs are done by their caller alone at first, and now and then later, to learn what a
-  // unit costs and whether sharing it pays. False, for tests: all are shared, unit by unit.
+  // unit costs and whether sharing it pays. False, for tests: all are shared, unit by unit,
+  // whatever other runs the pool has.
   bool measures = true;
 };
 
@@ -65,6 +70,9 @@ class Scheduler {
 
   Outcome run() noexcept { return run({}, nullptr); }
   Outcome run(const RunControl& control, const RunObserver* observer) noexcept;
+
+  // What nodes take has changed: kAutomatic tries again, kDynamic measures again.
+  void forget() noexcept;
 
   [[nodiscard]] Choice choice() const;
   [[nodiscard]] uint32_t workers() const;

@@ -75,19 +75,22 @@ struct Subject {
   Exploration dynamic(const ExploreOptions& options, uint32_t runs = 1) {
     return Explorer::explore(options, [&] {
       Dynamic<Explored> way(*topology, workers, kSpinNs);
-      run<Dynamic<Explored>>(way, runs,
-                             [](auto& it, Crew* crew) { return it.run(crew, {}, nullptr, 1); });
+      run<Dynamic<Explored>>(way, runs, [this](auto& it, Crew* crew) {
+        return it.run(crew, workers - 1, {}, nullptr, batch_min);
+      });
     });
   }
   Exploration planned(const ExploreOptions& options, uint32_t runs = 1) {
     return Explorer::explore(options, [&] {
       Planned<Explored> way(*segments, workers, kSpinNs);
-      run<Planned<Explored>>(way, runs,
-                             [](auto& it, Crew* crew) { return it.run(crew, {}, nullptr); });
+      run<Planned<Explored>>(way, runs, [this](auto& it, Crew* crew) {
+        return it.run(crew, workers - 1, {}, nullptr);
+      });
     });
   }
 
   uint32_t workers;
+  uint32_t batch_min = 1;
   WorkGraph graph;
   std::vector<uint64_t> expected;
   schedule::Plan plan;
@@ -115,6 +118,18 @@ TEST_CASE("dynamic: everything with up to three preemptions") {
   check_complete(Subject(kCross, {}, 2).dynamic({.preemptions = 3}));
 }
 
+TEST_CASE("dynamic, nothing kept back: everything with few preemptions") {
+  const auto all_laid_out = [](Subject subject, const ExploreOptions& options) {
+    subject.batch_min = 0;
+    check_complete(subject.dynamic(options));
+  };
+  all_laid_out(Subject(kPair, {}, 2), {.preemptions = 3});
+  all_laid_out(Subject(kDiamond, {}, 2), {.preemptions = 3});
+  all_laid_out(Subject(kCross, {}, 2), {.preemptions = 3});
+  // Half a batch is left to others.
+  all_laid_out(Subject({{}, {}, {}}, {}, 2), {.preemptions = 2});
+}
+
 TEST_CASE("dynamic: the memory lane, everything with up to three preemptions") {
   check_complete(
       Subject({{}, {}, {}}, {0, kMemoryLane, kMemoryLane}, 2).dynamic({.preemptions = 3}));
@@ -139,6 +154,7 @@ TEST_CASE("random graphs, three workers, interleavings by chance") {
     std::vector<uint8_t> lanes(count, 0);
     for (uint8_t& lane : lanes) lane = static_cast<uint8_t>(seed % 2 == 0 ? random() % 3 : 0);
     Subject subject(test::random_edges(random, count), lanes, 3);
+    subject.batch_min = seed % 3 == 0 ? 0 : 1;
     const ExploreOptions options{.executions = 60, .random_seed = seed};
     const Exploration dynamic = subject.dynamic(options, 2);
     CHECK_MESSAGE(dynamic.failure.empty(), text_of(dynamic));

@@ -1,84 +1,18 @@
 // The scheduler against the sequential loop: random graphs, all modes, 1 to 4 workers; failures at
-// every node; limits; pools shared, nested and torn down.
+// every node; limits; which mode runs.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
-#include "exec/mt_topo/platform.hpp"
-#include "exec/mt_topo/scheduler.hpp"
-#include "tests/exec/mt_topo/graphs.hpp"
+#include "tests/exec/mt_topo/runs.hpp"
 
 using namespace davit;
-using namespace davit::mt_topo;
-using davit::test::tables_of;
-using davit::test::WorkGraph;
-
-namespace {
-
-std::shared_ptr<Pool> make_pool(uint32_t workers, int64_t spin_us = 50) {
-  auto pool = Pool::create({.workers = workers, .spin_us = spin_us});
-  REQUIRE(pool.ok());
-  return *pool;
-}
-
-std::unique_ptr<Scheduler> make(const WorkGraph& graph, const schedule::Plan& plan,
-                                std::shared_ptr<Pool> pool, Mode mode) {
-  const PlanTables tables = tables_of(plan);
-  auto scheduler = Scheduler::create(graph.tables(), &tables, std::move(pool),
-                                     {.mode = mode, .measures = false});
-  INFO(scheduler.status().to_string());
-  REQUIRE(scheduler.ok());
-  return std::move(*scheduler);
-}
-
-void give_lanes(WorkGraph& graph, std::mt19937& random) {
-  const uint32_t kinds = random() % 4;  // None, or each by chance.
-  if (kinds == 0) return;
-  for (uint8_t& lane : graph.lane) lane = static_cast<uint8_t>(random() % 3);
-}
-
-struct Expected {
-  std::vector<uint64_t> results;
-  uint64_t memory_state;
-  std::vector<uint32_t> launch_order;
-};
-
-Expected run_sequentially(WorkGraph& graph) {
-  graph.reset();
-  int32_t code = 0;
-  REQUIRE(dvt_sequential_run(graph.steps.data(), graph.steps.size(), &code) == graph.steps.size());
-  return {graph.results(), graph.memory_state, graph.launch_order};
-}
-
-void check_run(WorkGraph& graph, Scheduler& scheduler, const Expected& expected) {
-  graph.reset();
-  const Outcome outcome = scheduler.run();
-  CHECK(outcome.code == DVT_OK);
-  CHECK(graph.results() == expected.results);
-  CHECK(graph.memory_state == expected.memory_state);
-  CHECK(graph.launch_order == expected.launch_order);
-  CHECK(std::ranges::all_of(graph.nodes, [](const auto& node) { return node.runs == 1; }));
-}
-
-constexpr Mode kModes[] = {Mode::kSequential, Mode::kPlanned, Mode::kDynamic, Mode::kAutomatic};
-
-uint32_t scaled(uint32_t full) {
-#if defined(__SANITIZE_THREAD__)
-  return full / 5;
-#else
-  return full;
-#endif
-}
-
-}  // namespace
+using namespace davit::test;
 
 TEST_CASE("random graphs: every mode and number of workers gives the sequential loop's results") {
   const std::shared_ptr<Pool> pools[] = {make_pool(1), make_pool(2), make_pool(3), make_pool(4)};
@@ -121,27 +55,6 @@ TEST_CASE("large graphs with work cross workers and stay right") {
   }
 }
 
-namespace {
-
-// Nodes that note whether a helper runs them, and take longer there.
-struct ByWhom {
-  std::thread::id caller = std::this_thread::get_id();
-  std::chrono::microseconds elsewhere_takes{0};
-  std::atomic<uint32_t> elsewhere{0};
-
-  static int32_t run(void* user) {
-    auto& mine = *static_cast<ByWhom*>(user);
-    const int64_t begin = RealThreads::now_ns();
-    while (RealThreads::now_ns() - begin < 1000) RealThreads::relax();
-    if (std::this_thread::get_id() == mine.caller) return DVT_OK;
-    mine.elsewhere.fetch_add(1);
-    std::this_thread::sleep_for(mine.elsewhere_takes);
-    return DVT_OK;
-  }
-};
-
-}  // namespace
-
 TEST_CASE("what is fastest is found by runs that are shared") {
   ByWhom nodes;
   constexpr uint32_t kNodes = 2000;
@@ -165,19 +78,24 @@ TEST_CASE("a dynamic schedule whose sharing costs more than it gains stays with 
   const std::vector<DvtStep> steps(kNodes, DvtStep{ByWhom::run, &context});
   const std::vector<uint32_t> none(kNodes + 1, 0);
   const Tables tables = {steps, none, {}, std::span(none).first(kNodes), {}, {}};
-  auto scheduler =
-      Scheduler::create(tables, nullptr, make_pool(2, 100'000), {.mode = Mode::kDynamic});
-  REQUIRE(scheduler.ok());
+  const auto pool = make_pool(2, 100'000);
+  std::unique_ptr<Scheduler> scheduler;
   const auto is_alone = [&] {
-    return std::string((*scheduler)->choice().reason).find("sharing costs more") !=
-           std::string::npos;
+    return std::string(scheduler->choice().reason).find("sharing costs more") != std::string::npos;
   };
-  int runs = 0;
-  for (; runs < 520 && !is_alone(); ++runs) REQUIRE((*scheduler)->run().code == DVT_OK);
-  CHECK(is_alone());
-  // The run after the vote is neither a sample nor compared with one.
+  // On a busy machine the helper may not come at all, and then nothing can be learned.
+  bool alone = false;
+  for (int attempt = 0; attempt < 100 && !alone; ++attempt) {
+    auto made = Scheduler::create(tables, nullptr, pool, {.mode = Mode::kDynamic});
+    REQUIRE(made.ok());
+    scheduler = std::move(*made);
+    for (int run = 0; run < 40 && !is_alone(); ++run) REQUIRE(scheduler->run().code == DVT_OK);
+    alone = is_alone();
+  }
+  REQUIRE(alone);
+  // The run after the vote is not of a comparison.
   const uint32_t before = context.elsewhere.load();
-  REQUIRE((*scheduler)->run().code == DVT_OK);
+  REQUIRE(scheduler->run().code == DVT_OK);
   CHECK(context.elsewhere.load() == before);
 }
 
@@ -305,51 +223,6 @@ TEST_CASE("a deadline ends a run, also one whose caller waits for a helper") {
   }
 }
 
-TEST_CASE("a node may run another graph on the same pool, on every worker at once") {
-  for (const uint32_t workers : {1U, 2U, 3U}) {
-    const auto pool = make_pool(workers);
-    WorkGraph outer;
-    outer.build({{}, {0}, {0}, {0}, {0}, {1, 2, 3, 4}});
-    std::vector<std::unique_ptr<WorkGraph>> inner;
-    std::vector<std::unique_ptr<Scheduler>> schedulers;
-    for (uint32_t i = 0; i < 4; ++i) {
-      inner.push_back(std::make_unique<WorkGraph>());
-      std::mt19937 random(i);
-      inner[i]->build(test::random_edges(random, 60));
-      schedulers.push_back(make(*inner[i], inner[i]->plan(workers), pool,
-                                i % 2 == 0 ? Mode::kDynamic : Mode::kPlanned));
-      outer.nodes[i + 1].extra = [&, i] { CHECK(schedulers[i]->run().code == DVT_OK); };
-    }
-    for (const Mode mode : kModes) {
-      const auto scheduler = make(outer, outer.plan(workers), pool, mode);
-      for (int run = 0; run < 50; ++run) CHECK(scheduler->run().code == DVT_OK);
-    }
-  }
-}
-
-TEST_CASE("nodes that run another graph on the same pool while they hold a mutex do not hang") {
-  for (const uint32_t workers : {1U, 2U, 3U}) {
-    const auto pool = make_pool(workers);
-    WorkGraph outer;
-    WorkGraph inner;
-    outer.build({{}, {0}, {0}, {0}, {1, 2, 3}});
-    std::mt19937 random(1);
-    inner.build(test::random_edges(random, 60));
-    const auto nested = make(inner, inner.plan(workers), pool, Mode::kDynamic);
-    std::mutex mutex;
-    for (uint32_t node = 1; node < 4; ++node) {
-      outer.nodes[node].extra = [&] {
-        const std::lock_guard lock(mutex);
-        CHECK(nested->run().code == DVT_OK);
-      };
-    }
-    for (const Mode mode : kModes) {
-      const auto scheduler = make(outer, outer.plan(workers), pool, mode);
-      for (int run = 0; run < 50; ++run) CHECK(scheduler->run().code == DVT_OK);
-    }
-  }
-}
-
 TEST_CASE("a memory node that suspends runs again later; others run meanwhile, launches at last") {
   constexpr uint32_t kCount = 40;
   for (const uint32_t workers : {1U, 2U, 3U}) {
@@ -408,97 +281,6 @@ TEST_CASE("a memory node that suspends runs again later; others run meanwhile, l
     }
   }
 }
-
-TEST_CASE("many callers share one pool") {
-  const auto pool = make_pool(3);
-  std::vector<std::thread> callers;
-  std::atomic<uint32_t> wrong{0};
-  for (uint32_t caller = 0; caller < 6; ++caller) {
-    callers.emplace_back([&, caller] {
-      std::mt19937 random(caller);
-      WorkGraph graph;
-      graph.build(test::random_edges(random, 200));
-      for (auto& node : graph.nodes) node.spin = 100;
-      int32_t code = 0;
-      (void)dvt_sequential_run(graph.steps.data(), graph.steps.size(), &code);
-      const auto expected = graph.results();
-      const schedule::Plan plan = graph.plan(3);
-      const PlanTables tables = tables_of(plan);
-      auto scheduler =
-          Scheduler::create(graph.tables(), &tables, pool, {.mode = kModes[1 + caller % 2]});
-      for (uint32_t run = 0; run < scaled(200); ++run) {
-        graph.reset();
-        const bool right = (*scheduler)->run().code == DVT_OK && graph.results() == expected;
-        wrong.fetch_add(right ? 0 : 1);
-      }
-    });
-  }
-  for (auto& caller : callers) caller.join();
-  CHECK(wrong == 0);
-}
-
-// Before the test that leaves oneTBB with a thousand arenas to clear away.
-TEST_CASE("an idle pool and idle helpers use no processor") {
-  WorkGraph graph;
-  graph.build({{}, {0}, {0}, {1, 2}});
-  const auto pool = make_pool(3);
-  const auto scheduler = make(graph, graph.plan(3), pool, Mode::kPlanned);
-  CHECK(scheduler->run().code == DVT_OK);
-  const auto cpu_ms = [] { return std::clock() * 1000 / CLOCKS_PER_SEC; };
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  auto before = cpu_ms();
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  CHECK(cpu_ms() - before <= 5);
-  // One long node that everything else waits for.
-  graph.nodes[0].extra = [] { std::this_thread::sleep_for(std::chrono::milliseconds(500)); };
-  for (const Mode mode : {Mode::kPlanned, Mode::kDynamic}) {
-    const auto waiting = make(graph, graph.plan(3), pool, mode);
-    before = cpu_ms();
-    CHECK(waiting->run().code == DVT_OK);
-    CHECK(cpu_ms() - before <= 25);
-  }
-}
-
-TEST_CASE("create, run, destroy: no hang, also when helpers are asleep or just called") {
-  std::mt19937 random(3);
-  WorkGraph graph;
-  graph.build(test::random_edges(random, 12));
-  const Expected expected = run_sequentially(graph);
-  const schedule::Plan plan = graph.plan(2);
-  const auto shared = make_pool(2);
-  for (uint32_t cycle = 0; cycle < scaled(20'000); ++cycle) {
-    check_run(graph, *make(graph, plan, shared, kModes[1 + cycle % 2]), expected);
-  }
-  for (uint32_t cycle = 0; cycle < scaled(1000); ++cycle) {
-    const auto pool = make_pool(2, cycle % 3 == 0 ? 0 : 20);
-    check_run(graph, *make(graph, plan, pool, kModes[1 + cycle % 2]), expected);
-  }
-}
-
-#if !defined(__SANITIZE_THREAD__)
-TEST_CASE("the child of a fork has no helpers, and runs all the same") {
-  std::mt19937 random(5);
-  WorkGraph graph;
-  graph.build(test::random_edges(random, 50));
-  const Expected expected = run_sequentially(graph);
-  const auto pool = make_pool(2);
-  const auto scheduler = make(graph, graph.plan(2), pool, Mode::kPlanned);
-  check_run(graph, *scheduler, expected);
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    graph.reset();
-    const bool right = pool->crew() == nullptr && scheduler->run().code == DVT_OK &&
-                       graph.results() == expected.results;
-    ::_exit(right ? 0 : 1);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(status == 0);
-  CHECK(pool->crew() != nullptr);
-  check_run(graph, *scheduler, expected);
-}
-#endif
 
 TEST_CASE("the choice is visible") {
   WorkGraph chain;

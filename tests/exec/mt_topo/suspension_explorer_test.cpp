@@ -83,7 +83,7 @@ class Subject {
         ran_.assign(nodes_.size(), 0);
         live_ = 0;
         blocks_->begin_run();
-        check(way.run(&crew, {}, nullptr, 1));
+        check(way.run(&crew, workers - 1, {}, nullptr, 1));
       }
       crew.stop();
       while (crew.attending() != 0) Explored::relax();
