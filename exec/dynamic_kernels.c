@@ -151,7 +151,8 @@ static DvtCode run_bind_output(void* context) {
   const uint64_t bytes = cell->tensor->bytes;
   if (slot->bound != NULL || slot->capacity != 0) {
     if (bytes > slot->capacity) {
-      return dvt_fail_because(DVT_INVALID_ARGUMENT, runtime->reason, runtime->reason_bytes,
+      char* reason = runtime->reason + DVT_KERNEL_LANE_MEMORY * runtime->reason_bytes;
+      return dvt_fail_because(DVT_INVALID_ARGUMENT, reason, runtime->reason_bytes,
                               "the buffer of output '%s' is too small: expected %" PRIu64
                               " bytes, got %" PRIu64,
                               slot->name, bytes, slot->capacity);

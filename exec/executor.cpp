@@ -81,6 +81,14 @@ struct NodeObservation {
     seen.observer.call(seen.observer.user, &event);
   }
 
+  // Where nodes are counted from `first` on.
+  static void begin_behind(void* self, uint32_t worker, uint32_t node) {
+    begin(self, worker, node + static_cast<NodeObservation*>(self)->first);
+  }
+  static void end_behind(void* self, uint32_t worker, uint32_t node, int32_t code) {
+    end(self, worker, node + static_cast<NodeObservation*>(self)->first, code);
+  }
+
   // For dvt_sequential_run_traced().
   static void begin_step(void* self, size_t step) {
     begin(self, 0, static_cast<uint32_t>(step) + static_cast<NodeObservation*>(self)->first);
@@ -260,7 +268,7 @@ std::string DvtExecutor::describe_waits() const {
   return watch == nullptr ? "no run was watched" : watch->describe();
 }
 
-// Not for graphs with bodies or dynamic shapes: exec/parallel.cpp refuses them.
+// Main without its leading shape nodes, by the schedule. Not for graphs with bodies.
 Status DvtExecutor::run_main_parallel(const RunRequest& request) {
   runtime_->names = main_.names;
   runtime_->costs = main_.costs;
@@ -270,28 +278,45 @@ Status DvtExecutor::run_main_parallel(const RunRequest& request) {
     outcome = parallel_.run(request.control, nullptr);
   } else {
     using davit::exec::NodeObservation;
-    NodeObservation seen{view_, main_, *request.observer, 0, {}};
-    const davit::mt_topo::RunObserver observer = {NodeObservation::begin, NodeObservation::end,
-                                                  &seen};
+    NodeObservation seen{view_, main_, *request.observer, parallel_.first(), {}};
+    const davit::mt_topo::RunObserver observer = {NodeObservation::begin_behind,
+                                                  NodeObservation::end_behind, &seen};
     outcome = parallel_.run(request.control, &observer);
   }
   has_run_ = outcome.code == DVT_OK;
   if (has_run_) return {};
   if (outcome.node == davit::mt_topo::kNoNode) return limit_error(outcome.code);
-  return node_error(main_, outcome.node, outcome.code, DVT_STAGE_RUN);
+  return node_error(main_, outcome.node + parallel_.first(), outcome.code, DVT_STAGE_RUN);
+}
+
+// Before a parallel run whose shapes are not those of the run before. Shape nodes run in order,
+// before anybody computes.
+Status DvtExecutor::run_shape_nodes(const RunRequest& request) {
+  if (heap_ != nullptr) parallel_.shapes_changed();
+  StepList leading = main_;
+  leading.count = parallel_.first();
+  return leading.count == 0 ? Status() : run_steps(leading, DVT_STAGE_RUN, request);
 }
 
 Status DvtExecutor::run_main(const RunRequest& request) {
-  if (runs_parallel(request) && runtime_->device == nullptr) return run_main_parallel(request);
-  const uint32_t first = shapes_valid_ ? main_.graph->shape_nodes : 0;
+  const bool on_host = runtime_->device == nullptr;
+  const bool parallel = runs_parallel(request);
+  if (parallel && on_host && heap_ == nullptr) return run_main_parallel(request);
+  const bool same_shapes = shapes_valid_;
+  const uint32_t first = same_shapes ? main_.graph->shape_nodes : 0;
   // Also when there is no memory for the words of an error, which is an exception.
   const struct Aftermath {
     DvtExecutor& executor;
     ~Aftermath() { executor.end_run(); }
   } aftermath{*this};
   shapes_valid_ = has_run_ = false;
-  Status status = runtime_->device != nullptr ? run_main_on_device(request, first)
-                                              : run_steps(main_, DVT_STAGE_RUN, request, first);
+  Status status;
+  if (parallel && !same_shapes) status = run_shape_nodes(request);
+  if (status.ok()) {
+    status = !on_host   ? run_main_on_device(request, first)
+             : parallel ? run_main_parallel(request)
+                        : run_steps(main_, DVT_STAGE_RUN, request, first);
+  }
   shapes_valid_ = has_run_ = status.ok();
   return status;
 }

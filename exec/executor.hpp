@@ -187,6 +187,7 @@ struct DvtExecutor {
     return parallel_.active() && !request.in_order;
   }
   davit::Status run_main_parallel(const davit::exec::RunRequest& request);
+  davit::Status run_shape_nodes(const davit::exec::RunRequest& request);
   davit::Status run_lanes_apart(const davit::exec::RunRequest& request);
   davit::Status run_main_on_device(const davit::exec::RunRequest& request, uint32_t first);
 

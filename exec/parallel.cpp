@@ -49,8 +49,8 @@ std::string schedule_remark(const GraphView& graph, uint32_t workers) {
 
 // Why a graph that drives a device runs in order. Which of several workers submits what, and when,
 // shows in the times of a device; so it has to be asked for.
-std::string reason_to_keep_in_order(const ImageView& image, const GraphView& graph,
-                                    uint32_t schedule) {
+std::string reason_to_keep_device(const ImageView& image, const GraphView& graph,
+                                  uint32_t schedule) {
   if (schedule != DVT_SCHEDULE_DYNAMIC) {
     return "the image drives a device; DVT_SCHEDULE_DYNAMIC lets its lanes run apart";
   }
@@ -67,22 +67,26 @@ Result<Parallel> Parallel::create(const ImageView& image, const DvtStep* steps,
   if (options.schedule == DVT_SCHEDULE_SEQUENTIAL) made.reason_ = "asked for";
   if (options.pool == nullptr || options.schedule == DVT_SCHEDULE_SEQUENTIAL) return made;
   const bool device = drives_device(image, graph);
-  made.reason_ = device ? reason_to_keep_in_order(image, graph, options.schedule)
-                        : reason_to_stay_sequential(image, graph);
+  made.reason_ = device ? reason_to_keep_device(image, graph, options.schedule)
+                        : reason_to_keep_in_order(image, graph);
   if (!made.reason_.empty()) return made;
   if (device) {
     auto deferred = DeferredFrees::create(image, graph);
     if (!deferred.ok()) return std::move(deferred.status());
     made.deferred_ = std::move(*deferred);
   }
-  const Dependencies dependencies =
-      device ? device_dependencies_of(image, graph) : dependencies_of(image, graph);
+  // The run side of a limit: as little memory as in order.
+  const bool heap_in_order = options.heap_bytes_max != 0;
+  const Dependencies all = device ? device_dependencies_of(image, graph)
+                                  : host_dependencies_of(image, graph, heap_in_order);
+  made.first_ = graph.shape_nodes;
+  const Dependencies dependencies = dependencies_behind(all, made.first_);
   const mt_topo::Tables tables = {
-      .steps = {steps, graph.node_count},
+      .steps = {steps + made.first_, graph.node_count - made.first_},
       .successor_offsets = dependencies.successor_offsets,
       .successors = dependencies.successors,
       .indegree = dependencies.indegree,
-      .lane = {graph.lane, graph.node_count},
+      .lane = {graph.lane + made.first_, graph.node_count - made.first_},
       .priority = {},
       .may_suspend = device,
   };

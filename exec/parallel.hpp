@@ -26,6 +26,11 @@ class Parallel {
   [[nodiscard]] DeferredFrees* deferred() const { return deferred_.get(); }
   // False: the caller runs the steps itself.
   [[nodiscard]] bool active() const { return scheduler_ != nullptr; }
+  // The first node that it runs; those before it, which set shapes, are the caller's.
+  [[nodiscard]] uint32_t first() const { return first_; }
+  // What was measured does not hold any more.
+  void shapes_changed() noexcept { scheduler_->forget(); }
+  // Nodes are counted from first().
   mt_topo::Outcome run(const mt_topo::RunControl& control,
                        const mt_topo::RunObserver* observer) noexcept {
     return scheduler_->run(control, observer);
@@ -35,6 +40,7 @@ class Parallel {
  private:
   std::string reason_ = "no pool of workers was given";  // While not active.
   std::string remark_;  // What else is to be said of the image's schedule.
+  uint32_t first_ = 0;
   std::unique_ptr<mt_topo::Scheduler> scheduler_;
   std::unique_ptr<DeferredFrees> deferred_;
 };

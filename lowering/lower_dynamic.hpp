@@ -129,6 +129,8 @@ class DynamicLowering {
   Status emit_device_reference(Scope& scope, Item& item);
   Status emit_device_output(Scope& scope, Item& item, uint32_t port);
   void emit_device_frees(Scope& scope, size_t index);
+  void append_free(Scope& scope, const Item& item, uint32_t value,
+                   const std::vector<uint32_t>& users);
   void finish_device(Scope& scope);
 
   const ir::Module& module_;
@@ -150,7 +152,7 @@ class DynamicLowering {
   uint64_t end_ = 0;       // Behind the last position.
   uint64_t position_ = 0;  // Of the main graph's item that is emitted.
   uint32_t aliased_nodes_ = 0;
-  uint32_t launch_edges_kept_ = 0;
+  uint32_t launch_edges_removed_ = 0;
 
   // Of ascend.
   const bool for_device_;

@@ -241,11 +241,7 @@ Status DynamicLowering::emit_on_device(Scope& scope, Item& item) {
         ops::attribute_bytes(DvtInferShapeAttributes{.target = index});
   }
   note_reads(scope, item, index);
-  for (const uint32_t value : item.scratch) {
-    image::Node free = device_node(DVT_NODE_FREE, item);
-    free.inputs = {value};
-    append(scope.graph, std::move(free));
-  }
+  for (const uint32_t value : item.scratch) append_free(scope, item, value, {index});
   return {};
 }
 
@@ -326,12 +322,22 @@ Status DynamicLowering::emit_device_output(Scope& scope, Item& item, uint32_t po
 void DynamicLowering::emit_device_frees(Scope& scope, size_t index) {
   for (const auto& [value, last] : scope.last_item) {
     if (last != index || !device_[index_of(value)]) continue;
-    image::Node node = device_node(DVT_NODE_FREE, scope.items[index]);
-    node.inputs = {device_value_[index_of(value)]};
-    node.control_inputs = scope.readers[value];
-    launch_edges_kept_ += uint32_t(node.control_inputs.size());
-    append(scope.graph, std::move(node));
+    append_free(scope, scope.items[index], device_value_[index_of(value)], scope.readers[value]);
   }
+}
+
+// `users` are all nodes that use the memory. The launches among them become a Free-to-Launch row:
+// all are before the Free, so it is proved to end (exec/dependencies.hpp).
+void DynamicLowering::append_free(Scope& scope, const Item& item, uint32_t value,
+                                  const std::vector<uint32_t>& users) {
+  image::Node node = device_node(DVT_NODE_FREE, item);
+  node.inputs = {value};
+  for (const uint32_t user : users) {
+    const bool launch = scope.graph.nodes[user].lane == DVT_KERNEL_LANE_LAUNCH;
+    (launch ? node.free_launches : node.control_inputs).push_back(user);
+  }
+  launch_edges_removed_ += uint32_t(node.free_launches.size());
+  append(scope.graph, std::move(node));
 }
 
 // The end of Main, of Init, and DeInit.

@@ -478,8 +478,7 @@ Result<Lowered> DynamicLowering::run() {
   lowered.model = std::move(builder_.model());
   lowered.intervals = std::move(intervals_);
   lowered.aliased_nodes = aliased_nodes_;
-  lowered.launch_edges_kept = launch_edges_kept_;
-  if (launch_edges_kept_ > 0) lowered.why_edges_kept = "shapes are set at run time";
+  lowered.launch_edges_removed = launch_edges_removed_;
   return lowered;
 }
 

@@ -109,9 +109,31 @@ class Sample {
 
 TEST_CASE("branches, nested ones too, and lengths that change") {
   Sample sample;
-  for (int run = 0; run < 40; ++run) {
+  // User report B2: what a run has left of a branch is not there in the next one.
+  for (int run = 0; run < 1000; ++run) {
     sample.bind({.go = run % 2 == 0, .deep = run % 3 == 0}, 1 + run % 8);
     sample.check_run();
+  }
+}
+
+// User report B1.
+TEST_CASE("branches without nodes") {
+  const TextImage text(R"(davit 1.3 target cpu
+input go: bool[]
+graph main {
+  If(go) bodies=[empty, also_empty] origin="if"
+}
+
+graph body empty {
+}
+
+graph body also_empty {
+}
+)");
+  Executor executor = load(text);
+  for (const bool go : {true, false, true}) {
+    check_ok(executor.bind_input(0, std::span<const bool>(&go, 1)));
+    check_ok(executor.run());
   }
 }
 

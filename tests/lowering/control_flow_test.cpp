@@ -175,6 +175,44 @@ TEST_CASE("Loop: states, collected results, no iteration, a condition that is fa
   }
 }
 
+// User report B1.
+TEST_CASE("bodies that compute nothing: what they hand on comes out, at once") {
+  Builder b;
+  const ValueId c = b.input(kMainGraph, "c", DVT_BOOL, {});
+  const ValueId trip = b.input(kMainGraph, "trip", DVT_I64, {});
+  const ValueId x = b.input(kMainGraph, "x", DVT_F32, {-1});
+  const ValueId z = b.input(kMainGraph, "z", DVT_F32, {-1});
+  const ValueId y = b.value(kMainGraph, "y");
+  const NodeId choice = b.add(kMainGraph, "If", {c}, {y}, "if");
+  b.body(choice, "then_branch", [&](GraphId) -> std::vector<ValueId> { return {x}; });
+  b.body(choice, "else_branch", [&](GraphId) -> std::vector<ValueId> { return {z}; });
+  const ValueId last = b.value(kMainGraph, "last");
+  const NodeId node = b.add(kMainGraph, "Loop", {trip, c, x}, {last}, "loop");
+  b.body(node, "body", [&](GraphId g) -> std::vector<ValueId> {
+    b.input(g, "i", DVT_I64, {});
+    const ValueId condition = b.input(g, "condition", DVT_BOOL, {});
+    return {condition, b.input(g, "s", DVT_F32, {-1})};
+  });
+  // Without a state or a result, too.
+  const NodeId idle = b.add(kMainGraph, "Loop", {trip, c}, {}, "idle");
+  b.body(idle, "body", [&](GraphId g) -> std::vector<ValueId> {
+    b.input(g, "i2", DVT_I64, {});
+    return {b.input(g, "condition2", DVT_BOOL, {})};
+  });
+  b.module.set_graph_outputs(kMainGraph, {y, last});
+  const NpyArray one = f32({2}, {1, -2});
+  const NpyArray other = f32({3}, {3, 4, 5});
+  for (const int64_t trips : {int64_t{0}, int64_t{1}, int64_t{1000}}) {
+    for (const bool taken : {true, false}) {
+      CAPTURE(trips);
+      CAPTURE(taken);
+      const auto got = run(b.module, {boolean(taken), i64(trips), one, other});
+      CHECK(floats(got[0]) == floats(taken ? one : other));
+      CHECK(floats(got[1]) == floats(one));
+    }
+  }
+}
+
 TEST_CASE("a branch that is never taken may contradict the shapes") {
   Builder b;
   const ValueId x = b.input(kMainGraph, "x", DVT_F32, {2, 3});

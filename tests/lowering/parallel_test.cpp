@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "exec/dependencies.hpp"
+#include "exec/dynamic.h"
+#include "exec/runtime.h"
 #include "lowering/compile.hpp"
 #include "tests/lowering/tiny_modules.hpp"
 #include "tests/support/run_image.hpp"
@@ -138,7 +140,132 @@ std::vector<std::vector<bool>> planned_order(const GraphView& graph) {
   return after;
 }
 
+// Nodes of a graph whose shapes are set at run time, on the host or a device; a rule of its own for
+// who must come after whom.
+class RunTimeRules {
+ public:
+  RunTimeRules(const ImageView& image, const GraphView& graph)
+      : image_(image), graph_(graph), memory_(image.values.count) {
+    for (uint32_t value = 0; value < memory_.size(); ++value) memory_[value] = value;
+    for (uint32_t node = 0; node < graph.node_count; ++node) {
+      const bool refers = host(node) == DVT_HOST_REFER_TO || device(node) == DVT_NODE_BUILD_REF;
+      if (refers) memory_[graph.outputs_of(node)[0]] = memory_[graph.inputs_of(node)[0]];
+    }
+  }
+
+  // Precondition: a < b.
+  [[nodiscard]] bool conflict(uint32_t a, uint32_t b) const {
+    const bool compute = host(a) == DVT_HOST_OTHER && host(b) == DVT_HOST_OTHER;
+    if (compute && ::conflict(image_, graph_, a, b)) return true;
+    for (const uint32_t value : graph_.outputs_of(a)) {
+      if (value == kNone || !at_run_time(value)) continue;
+      if (prepares(a) && lists(b, value)) return true;
+      if (!prepares(a) && needs_data(b, value)) return true;
+    }
+    const bool frees = host(b) == DVT_HOST_FREE || device(b) == DVT_NODE_FREE;
+    if (!frees) return false;
+    for (const uint32_t value : graph_.inputs_of(b)) {
+      const bool early = std::ranges::count(graph_.free_launches_of(b), a) != 0;
+      if (!early && needs_data(a, value)) return true;
+    }
+    return false;
+  }
+
+ private:
+  [[nodiscard]] DvtHostNode host(uint32_t node) const {
+    return dvt_host_node(image_.kernels[graph_.kernel[node]]);
+  }
+  [[nodiscard]] DvtDeviceNode device(uint32_t node) const {
+    return dvt_device_node(image_.kernels[graph_.kernel[node]]);
+  }
+  [[nodiscard]] bool at_run_time(uint32_t value) const {
+    return image_.is_dynamic(value) || image_.values.kind[value] == ValueKind::kDevice;
+  }
+  // Sets shape or memory of its outputs, before the node that fills them.
+  [[nodiscard]] bool prepares(uint32_t node) const {
+    return host(node) != DVT_HOST_OTHER || device(node) == DVT_NODE_ALLOC ||
+           device(node) == DVT_NODE_BUILD_REF;
+  }
+  [[nodiscard]] bool lists(uint32_t node, uint32_t value) const {
+    const auto has = [&](std::span<const uint32_t> values) {
+      return std::ranges::count(values, value) != 0;
+    };
+    return has(graph_.inputs_of(node)) || has(graph_.outputs_of(node));
+  }
+  // Reads, writes or frees what is in the memory of a value.
+  [[nodiscard]] bool needs_data(uint32_t node, uint32_t value) const {
+    const bool computes = host(node) == DVT_HOST_OTHER || host(node) == DVT_HOST_FREE;
+    if (!computes || device(node) == DVT_NODE_ALLOC || device(node) == DVT_NODE_BUILD_REF) {
+      return false;
+    }
+    const bool shape_only =
+        (image_.kernels[graph_.kernel[node]]->flags & DVT_KERNEL_SHAPE_ONLY) != 0;
+    const auto uses = [&](std::span<const uint32_t> values) {
+      return std::ranges::any_of(
+          values, [&](uint32_t used) { return used != kNone && memory_[used] == memory_[value]; });
+    };
+    return (!shape_only && uses(graph_.inputs_of(node))) || uses(graph_.outputs_of(node));
+  }
+
+  const ImageView& image_;
+  const GraphView& graph_;
+  std::vector<uint32_t> memory_;  // Per value: the one whose memory it has.
+};
+
+// The inputs' extents are not known before a run.
+davit::ir::Module opened(davit::ir::Module module) {
+  for (const davit::ir::ValueId input : module.graph_inputs(davit::ir::kMainGraph)) {
+    module.set_shape(input, {davit::ir::Dim(), davit::ir::Dim()});
+  }
+  return module;
+}
+
 }  // namespace
+
+TEST_CASE("shapes, addresses and data that come at run time come before who uses them") {
+  uint64_t conflicts = 0;
+  uint64_t unordered = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    for (const bool on_device : {false, true}) {
+      CAPTURE(seed);
+      CAPTURE(on_device);
+      davit::compiler::CompileOptions options;
+      if (on_device) options.target = DVT_TARGET_ASCEND;
+      const auto compiled =
+          davit::compiler::compile_module(opened(random_module(seed, 4)), options);
+      REQUIRE_MESSAGE(compiled.ok(), compiled.status().to_string());
+      const davit::testing::AlignedBytes memory(compiled->bytes);
+      auto image = davit::exec::open_image_memory(
+          {static_cast<const std::byte*>(memory.data()), memory.size()}, {});
+      REQUIRE_MESSAGE(image.ok(), image.status().to_string());
+      const ImageView& view = (*image)->view;
+      const GraphView& graph = view.graphs[view.main];
+      CHECK(davit::exec::drives_device(view, graph) == on_device);
+      const std::string reason = on_device
+                                     ? davit::exec::reason_to_keep_device_in_order(view, graph)
+                                     : davit::exec::reason_to_keep_in_order(view, graph);
+      REQUIRE(reason.empty());
+      const auto ordered =
+          reachable(on_device ? davit::exec::device_dependencies_of(view, graph)
+                              : davit::exec::host_dependencies_of(view, graph, seed % 2 == 0));
+      const RunTimeRules rules(view, graph);
+      for (uint32_t b = 0; b < graph.node_count; ++b) {
+        for (uint32_t a = 0; a < b; ++a) {
+          if (!ordered[a][b]) ++unordered;
+          if (!rules.conflict(a, b)) continue;
+          ++conflicts;
+          CAPTURE(a);
+          CAPTURE(b);
+          INFO(std::string(view.kernel_refs[graph.kernel[a]].name), " before ",
+               std::string(view.kernel_refs[graph.kernel[b]].name));
+          CHECK(ordered[a][b]);
+        }
+      }
+    }
+  }
+  CHECK(conflicts > 1000);
+  CHECK(unordered > 1000);
+}
 
 TEST_CASE("no interleaving of a schedule has two values alive that share a byte") {
   uint32_t schedules = 0;

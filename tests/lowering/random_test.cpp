@@ -78,12 +78,35 @@ Case random_case(uint32_t seed) {
   return {tiny.build(std::move(outputs)), std::move(inputs)};
 }
 
+using PoolPtr = std::unique_ptr<DvtPool, void (*)(DvtPool*)>;
+
+PoolPtr make_pool(uint32_t workers) {
+  DvtPoolOptions options;
+  dvt_pool_options_init(&options);
+  options.workers = workers;
+  DvtError error{};
+  DvtPool* pool = nullptr;
+  REQUIRE(dvt_pool_create(&options, &pool, &error) == DVT_OK);
+  return {pool, dvt_pool_destroy};
+}
+
+// In order, and with each of the pools: the same bits.
 std::vector<NpyArray> run(const davit::ir::Module& module, const CompileOptions& options,
-                          const std::vector<NpyArray>& inputs, DvtDevice* device) {
+                          const std::vector<NpyArray>& inputs, DvtDevice* device,
+                          std::span<const PoolPtr> pools = {}) {
   const auto image = compile_module(module, options);
   REQUIRE_MESSAGE(image.ok(), image.status().to_string());
   auto outputs = davit::testing::run_image(image->bytes, inputs, device, 2);
   REQUIRE_MESSAGE(outputs.ok(), outputs.status().to_string());
+  for (const PoolPtr& pool : pools) {
+    const auto shared = davit::testing::run_image(
+        image->bytes, inputs, {.device = device, .runs = 4, .pool = pool.get()});
+    REQUIRE_MESSAGE(shared.ok(), shared.status().to_string());
+    for (size_t i = 0; i < outputs->size(); ++i) {
+      CHECK((*shared)[i].dims == (*outputs)[i].dims);
+      CHECK((*shared)[i].bytes == (*outputs)[i].bytes);
+    }
+  }
   return std::move(*outputs);
 }
 
@@ -101,6 +124,7 @@ davit::ir::Module opened(davit::ir::Module module, uint32_t seed) {
 TEST_CASE("planned, device and dynamic images agree with node-by-node evaluation") {
   const std::unique_ptr<DvtDevice, void (*)(DvtDevice*)> device(dvt_cpu_device_create(),
                                                                 dvt_cpu_device_destroy);
+  const PoolPtr pools[] = {make_pool(1), make_pool(2), make_pool(3)};
   for (uint32_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     const Case sample = random_case(seed);
@@ -116,10 +140,10 @@ TEST_CASE("planned, device and dynamic images agree with node-by-node evaluation
     for (const std::string kind : {"planned", "device", "dynamic", "dynamic device"}) {
       CAPTURE(kind);
       const auto open_module = opened(sample.module, seed);
-      const auto got = kind == "planned"   ? run(sample.module, {}, inputs, nullptr)
-                       : kind == "device"  ? run(sample.module, ascend, inputs, device.get())
-                       : kind == "dynamic" ? run(open_module, {}, inputs, nullptr)
-                                           : run(open_module, ascend, inputs, device.get());
+      const auto got = kind == "planned"   ? run(sample.module, {}, inputs, nullptr, pools)
+                       : kind == "device"  ? run(sample.module, ascend, inputs, device.get(), pools)
+                       : kind == "dynamic" ? run(open_module, {}, inputs, nullptr, pools)
+                                           : run(open_module, ascend, inputs, device.get(), pools);
       REQUIRE(got.size() == expected.size());
       for (size_t i = 0; i < got.size(); ++i) {
         CHECK(got[i].dims == expected[i].dims);
