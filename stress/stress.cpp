@@ -12,6 +12,7 @@
 #include "davit/davit.h"
 #include "exec/mt_topo/pool.hpp"
 #include "exec/mt_topo/scheduler.hpp"
+#include "stress/device_program.hpp"
 #include "stress/program.hpp"
 
 namespace davit::stress {
@@ -21,6 +22,8 @@ using mt_topo::Mode;
 using mt_topo::Scheduler;
 
 constexpr uint32_t kCallersMax = 3;
+// Rounds with a device among all, where the schedule is one for it.
+constexpr uint32_t kDeviceEvery = 8;
 
 // A program with its scheduler, and what one caller does with them.
 struct Case {
@@ -32,7 +35,22 @@ struct Case {
   std::string wrong;
 };
 
-// Looks whether nodes end. The programs of a round are its for as long as the round lasts.
+// Something whose nodes end, by any thread.
+struct Watched {
+  std::function<uint64_t()> progress;
+  std::function<std::string()> describe;
+};
+
+Watched watched(const Case& one) {
+  return {[&one] { return one.program->progress(); },
+          [&one] {
+            return std::string(mt_topo::mode_name(one.mode)) + ", " +
+                   std::to_string(one.scheduler->workers()) + " workers, " + one.program->shape() +
+                   ": " + one.program->describe();
+          }};
+}
+
+// Looks whether nodes end. What is watched in a round is its for as long as the round lasts.
 class Watch {
  public:
   explicit Watch(const StressOptions& options) : options_(options) {
@@ -49,10 +67,10 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  void begin(uint64_t seed, std::vector<const Case*> cases) {
+  void begin(uint64_t seed, std::vector<Watched> watched) {
     const std::lock_guard lock(mutex_);
     seed_ = seed;
-    cases_ = std::move(cases);
+    watched_ = std::move(watched);
   }
   void end() { begin(0, {}); }
   [[nodiscard]] bool stalled() const { return stalled_.load(); }
@@ -64,9 +82,9 @@ class Watch {
     auto since = std::chrono::steady_clock::now();
     while (!changed_.wait_for(lock, std::chrono::milliseconds(50), [&] { return over_; })) {
       uint64_t ended = seed_ * 0x9E3779B97F4A7C15;  // Another round is progress, too.
-      for (const Case* one : cases_) ended += one->program->progress();
+      for (const Watched& one : watched_) ended += one.progress();
       const auto now = std::chrono::steady_clock::now();
-      if (ended != seen || cases_.empty()) {
+      if (ended != seen || watched_.empty()) {
         seen = ended;
         since = now;
       } else if (std::chrono::duration<double>(now - since).count() >= options_.stall_seconds) {
@@ -79,11 +97,7 @@ class Watch {
     stalled_.store(true);
     std::string text = "no node has ended for " + std::to_string(options_.stall_seconds) +
                        " s; seed " + std::to_string(seed_);
-    for (const Case* one : cases_) {
-      text += "\n" + std::string(mt_topo::mode_name(one->mode)) + ", " +
-              std::to_string(one->scheduler->workers()) + " workers, " + one->program->shape() +
-              ": " + one->program->describe();
-    }
+    for (const Watched& one : watched_) text += "\n" + one.describe();
     if (options_.on_stall) options_.on_stall(Status(DVT_TIMEOUT, DVT_STAGE_RUN, std::move(text)));
   }
 
@@ -92,7 +106,7 @@ class Watch {
   std::condition_variable changed_;
   bool over_ = false;
   uint64_t seed_ = 0;
-  std::vector<const Case*> cases_;
+  std::vector<Watched> watched_;
   std::atomic<bool> stalled_{false};
   std::thread thread_;
 };
@@ -200,8 +214,12 @@ class Stress {
   Status round(uint64_t seed) {
     Random random(seed);
     const auto& pool = pools_[random() % pools_.size()];
+    const bool device = !options_.schedule || options_.schedule == Mode::kDynamic;
+    if (random() % kDeviceEvery == 0 && device && !options_.in_a_node) {
+      return device_round(seed, random, pool);
+    }
     std::vector<std::unique_ptr<Case>> cases(1 + random() % kCallersMax);
-    std::vector<const Case*> watched;
+    std::vector<Watched> all;
     for (auto& one : cases) {
       auto made = make_case(random, pool, options_.nodes_max);
       if (!made.ok()) return std::move(made.status());
@@ -211,11 +229,11 @@ class Stress {
       one->nested = std::move(*nested);
       choose_runs(random, *one);
       if (options_.in_a_node) one->runs.front() = {Event::kNestedRun, 0};
-      watched.push_back(one.get());
-      watched.push_back(one->nested.get());
+      all.push_back(watched(*one));
+      all.push_back(watched(*one->nested));
     }
     ++report_.scenarios["callers at once: " + std::to_string(cases.size())];
-    watch_.begin(seed, watched);
+    watch_.begin(seed, std::move(all));
     std::vector<std::thread> callers;
     for (size_t i = 1; i < cases.size(); ++i) {
       callers.emplace_back([this, &one = *cases[i]] { run_case(one, options_.in_a_node); });
@@ -226,19 +244,45 @@ class Stress {
     return judge(seed, cases);
   }
 
+  Status device_round(uint64_t seed, Random& random, const std::shared_ptr<mt_topo::Pool>& pool) {
+    const bool by_chance = random() % 2 == 0;
+    auto made = DeviceProgram::make(random, pool, options_.suspend.value_or(by_chance));
+    if (!made.ok()) return std::move(made.status());
+    DeviceProgram& program = **made;
+    ++report_.scenarios[program.shapes_are_open() ? "device: open shapes" : "device: fixed shapes"];
+    ++report_.scenarios[program.has_little_memory() ? "device: as little memory as in order"
+                                                    : "device: enough memory"];
+    watch_.begin(seed, {{[&] { return program.progress(); }, [&] { return program.describe(); }}});
+    std::string wrong;
+    for (uint64_t run = 1 + random() % 6; run > 0 && wrong.empty(); --run) {
+      wrong = program.run(random);
+      ++report_.runs;
+    }
+    watch_.end();
+    if (wrong.empty()) wrong = program.finish();
+    report_.nodes += program.progress();
+    if (!wrong.empty()) return found(seed, wrong);
+    ++report_.scenarios["device: all memory returned"];
+    return watch_.stalled() ? Status(DVT_TIMEOUT, DVT_STAGE_RUN, "a run stalled") : Status();
+  }
+
+  static Status found(uint64_t seed, std::string what) {
+    return Status(ErrorDetail{.code = DVT_INTERNAL,
+                              .stage = DVT_STAGE_RUN,
+                              .message = std::move(what),
+                              .hint = "again: --seed " + std::to_string(seed) + " --rounds 1"});
+  }
+
   Status judge(uint64_t seed, const std::vector<std::unique_ptr<Case>>& cases) {
     for (const auto& one : cases) {
       report_.runs += one->runs.size();
       report_.nodes += one->program->progress();
       report_.suspensions += one->program->suspensions();
       if (one->wrong.empty()) continue;
-      return Status(ErrorDetail{.code = DVT_INTERNAL,
-                                .stage = DVT_STAGE_RUN,
-                                .message = one->wrong + "; " + mt_topo::mode_name(one->mode) +
-                                           ", " + std::to_string(one->scheduler->workers()) +
-                                           " workers, " + one->program->shape() + " of " +
-                                           std::to_string(one->program->count()) + " nodes",
-                                .hint = "again: --seed " + std::to_string(seed) + " --rounds 1"});
+      return found(seed, one->wrong + "; " + mt_topo::mode_name(one->mode) + ", " +
+                             std::to_string(one->scheduler->workers()) + " workers, " +
+                             one->program->shape() + " of " +
+                             std::to_string(one->program->count()) + " nodes");
     }
     if (watch_.stalled()) return {DVT_TIMEOUT, DVT_STAGE_RUN, "a run stalled"};
     return {};

@@ -1,6 +1,7 @@
 // stress.hpp: runs the scheduler on random graphs, by every schedule and on any number of workers,
 // while nodes fail, throw, cancel, outlast their deadline and run other graphs, and looks that
-// nothing is wrong and that every run ends.
+// nothing is wrong and that every run ends. Some rounds run a model on a device whose order and
+// times are as bad as may be (device_program.hpp).
 //
 // Round r of seed s is round 0 of seed s + r: any round can be run again on its own. What the
 // threads do in it is theirs to choose.

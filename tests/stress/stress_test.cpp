@@ -31,15 +31,35 @@ TEST_CASE("rounds cover every event, shape, schedule and number of workers, and 
   const StressOptions options{.seed = 7, .rounds = kRounds, .workers_max = 3, .nodes_max = 200};
   const StressReport report = run_well(options);
   CHECK(report.rounds == kRounds);
-  for (const char* scenario :
-       {"event: nothing",     "event: failure",       "event: end of sequence",
-        "event: exception",   "event: cancel",        "event: deadline",
-        "event: nested run",  "shape: chain",         "shape: wide",
-        "shape: layered",     "shape: wavefront",     "shape: random",
-        "schedule: auto",     "schedule: sequential", "schedule: planned",
-        "schedule: dynamic",  "workers: 1",           "workers: 2",
-        "workers: 3",         "lanes: mixed",         "lanes: normal",
-        "callers at once: 1", "callers at once: 2",   "callers at once: 3"}) {
+  for (const char* scenario : {"event: nothing",
+                               "event: failure",
+                               "event: end of sequence",
+                               "event: exception",
+                               "event: cancel",
+                               "event: deadline",
+                               "event: nested run",
+                               "shape: chain",
+                               "shape: wide",
+                               "shape: layered",
+                               "shape: wavefront",
+                               "shape: random",
+                               "schedule: auto",
+                               "schedule: sequential",
+                               "schedule: planned",
+                               "schedule: dynamic",
+                               "workers: 1",
+                               "workers: 2",
+                               "workers: 3",
+                               "lanes: mixed",
+                               "lanes: normal",
+                               "callers at once: 1",
+                               "callers at once: 2",
+                               "callers at once: 3",
+                               "device: fixed shapes",
+                               "device: open shapes",
+                               "device: enough memory",
+                               "device: as little memory as in order",
+                               "device: all memory returned"}) {
     CHECK_MESSAGE(report.scenarios.contains(scenario), scenario);
   }
   const StressReport again = run_well(options);
