@@ -244,6 +244,10 @@ Result<DeviceHandle> ExecutionArguments::open_device(Session& session, OptionSet
   std::string resolved;
   auto device = cli::open_device(device_, model.target, device_settings_, resolved);
   if (!device.ok()) return device;
+  if (device->npu != nullptr) {
+    const Status status = compile_.plugins().describe_kernels(device->npu.get());
+    if (!status.ok()) return Status(status.detail());
+  }
   options.resolve("--device", resolved, "the image's target");
   session.record_settings(options);
   session.log("device {}: the image's target is {}\n", resolved, model.target);

@@ -17,14 +17,14 @@ struct NodeTimes {
   }
 };
 
+}  // namespace
+
 double median_of(std::vector<double> samples) {
   if (samples.empty()) return 0;
   const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
   std::nth_element(samples.begin(), middle, samples.end());
   return *middle;
 }
-
-}  // namespace
 
 Result<std::vector<double>> measure_nodes(Runner& runner, size_t nodes, uint64_t iterations) {
   auto first = runner.run();

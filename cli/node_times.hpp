@@ -17,4 +17,7 @@ namespace davit::cli {
 // Precondition: inputs are bound.
 Result<std::vector<double>> measure_nodes(Runner& runner, size_t nodes, uint64_t iterations);
 
+// The upper one of an even number; 0 of none.
+double median_of(std::vector<double> samples);
+
 }  // namespace davit::cli

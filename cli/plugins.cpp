@@ -26,6 +26,17 @@ Status PluginArguments::load() {
   return {};
 }
 
+Status PluginArguments::describe_kernels(DvtNpu* npu) const {
+  for (const DvtPlugin* plugin : plugins_) {
+    for (size_t i = 0; i < plugin->time_count; ++i) {
+      if (dvt_npu_describe_kernel(npu, &plugin->times[i]) != DVT_OK) {
+        return status_of(*dvt_npu_last_error());
+      }
+    }
+  }
+  return {};
+}
+
 void PluginArguments::report_unused(Session& session, std::string_view where,
                                     std::span<const std::string> kernels,
                                     std::span<const std::string> passes) const {

@@ -12,6 +12,7 @@
 
 #include "base/status.hpp"
 #include "cli/options.hpp"
+#include "davit/npu.h"
 #include "davit/plugin.h"
 
 namespace davit::cli {
@@ -28,6 +29,9 @@ class PluginArguments {
   // that changed something. `where`: "model" or "image".
   void report_unused(Session& session, std::string_view where, std::span<const std::string> kernels,
                      std::span<const std::string> passes) const;
+
+  // Tells the model how long their kernels take.
+  [[nodiscard]] Status describe_kernels(DvtNpu* npu) const;
 
   [[nodiscard]] const std::vector<const DvtPlugin*>& plugins() const { return plugins_; }
   [[nodiscard]] const std::vector<DvtKernelTable>& kernel_tables() const { return tables_; }

@@ -10,6 +10,7 @@
 #include "cli/model.hpp"
 #include "cli/node_times.hpp"
 #include "cli/numbers.hpp"
+#include "cli/recorded_calls.hpp"
 #include "cli/report.hpp"
 #include "cli/runner.hpp"
 #include "cli/simulated_graph.hpp"
@@ -70,7 +71,7 @@ class SimulateCommand final : public Command {
     options.add("--host-workers", workers_text_, "Counts of workers: 1..64, or 2,4,8",
                 "powers of two");
     options.add("--iterations", iterations_, {.min = 1, .max = 1'000'000},
-                "Observed runs that node costs are medians of (cpu)", "");
+                "Observed runs that node costs are medians of", "");
     options.add("--transfer-ns", costs_.transfer_ns, {.min = 0, .max = 1e9},
                 "Until a worker sees another's result", "two cores of a virtual machine");
     options.add("--hand-over-ns", costs_.hand_over_ns, {.min = 0, .max = 1e9},
@@ -172,24 +173,29 @@ Status SimulateCommand::simulate_cpu(Session& session, const OptionSet& options,
 
 Status SimulateCommand::simulate_device(Session& session, const OptionSet& options,
                                         const LoadedModel& model, const DeviceHandle& device) {
-  for (const char* option : {"--measure", "--iterations", "--planned-node-ns"}) {
+  for (const char* option : {"--measure", "--planned-node-ns"}) {
     if (options.given(option)) {
       return usage_error(fmt::format("{} would do nothing: the image is for a device", option));
     }
   }
   set_stage("measure");
-  auto runner = Runner::create(model.image.get(), device.device(), /*timeout_us=*/-1, {});
+  DvtImageInfo info{};
+  dvt_image_info(model.image.get(), &info);
+  CallRecorder recorder(device.npu.get(), static_cast<uint32_t>(info.node_count));
+  auto runner = Runner::create(model.image.get(), &recorder, /*timeout_us=*/-1, {});
   if (!runner.ok()) return std::move(runner.status());
   if (Status status = runner->bind_inputs(inputs_); !status.ok()) return status;
-  for (int i = 0; i < 2; ++i) {  // The first also allocates.
-    auto time_ns = runner->run();
+  for (uint64_t i = 0; i <= iterations_; ++i) {  // The first also allocates.
+    recorder.begin_run();
+    auto time_ns = runner->run_observed(&CallRecorder::observe, &recorder);
     if (!time_ns.ok()) return std::move(time_ns.status());
   }
+  auto recorded = recorder.finish();
+  if (!recorded.ok()) return std::move(recorded.status());
   set_stage("simulate");
-  auto graph = simulated_graph(*model.image, *device.npu);
-  if (!graph.ok()) return std::move(graph.status());
-  predict(*graph, /*plans=*/false);
-  report(session, model, *graph);
+  const SimulatedGraph graph = simulated_graph(*model.image, std::move(*recorded));
+  predict(graph, /*plans=*/false);
+  report(session, model, graph);
   return runner->unload();
 }
 
@@ -277,7 +283,7 @@ Status SimulateCommand::compare(Session& session, const OptionSet& options,
 void SimulateCommand::report(Session& session, const LoadedModel& model,
                              const SimulatedGraph& graph) const {
   const double alone_ns = rows_.front().prediction.makespan_ns;
-  const bool device = !graph.device_ns.empty();
+  const bool device = !graph.device.call_offsets.empty();
   std::vector<Table::Column> columns = {
       {"workers"}, {"schedule", Table::Align::kLeft}, {"predicted"}, {"speed-up"}, {"busy"}};
   if (device) columns.push_back({"device busy"});
@@ -344,11 +350,10 @@ void SimulateCommand::report_path(Session& session, const LoadedModel& model, co
   double named_ns = 0;
   for (const simulation::PathLink& link : row.prediction.path) {
     const std::string op = view.strings[graph.graph->op_of(link.node)];
-    const double ns = link.on_device ? graph.device_ns[link.node] : graph.cost_ns[link.node];
     Share& share = shares[(link.on_device ? "task of " : "") + (op.empty() ? "unnamed" : op)];
-    share.ns += ns;
+    share.ns += link.ns;
     ++share.nodes;
-    named_ns += ns;
+    named_ns += link.ns;
   }
   const double rest_ns = std::max(row.prediction.makespan_ns - named_ns, 0.0);
   shares["(engine and hand-overs)"] = {rest_ns, 0};

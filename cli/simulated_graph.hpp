@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/status.hpp"
-#include "davit/npu.h"
+#include "cli/recorded_calls.hpp"
 #include "exec/dependencies.hpp"
 #include "exec/image.hpp"
 #include "simulation/host.hpp"
@@ -21,9 +20,7 @@ struct SimulatedGraph {
   std::string reason;  // Why executors run it on one worker; empty when they need not.
   exec::Dependencies dependencies;
   std::vector<double> cost_ns;
-  std::vector<double> device_ns;  // As HostGraph has them; empty for the cpu.
-  std::vector<uint8_t> waits_for_device;
-  double device_gap_ns = 0;
+  RecordedRun device;  // Empty for the cpu.
 
   // For the loop and the dynamic mode: values share memory as the image has it.
   [[nodiscard]] simulation::HostGraph as_compiled() const;
@@ -34,9 +31,9 @@ struct SimulatedGraph {
 // A graph of the cpu. `cost_ns`: of each node.
 SimulatedGraph simulated_graph(const DvtImage& image, std::vector<double> cost_ns);
 
-// A graph that drives a device: what the host takes comes from the model's parameters, the tasks
-// from its last run. DVT_UNSUPPORTED when they cannot be told apart by node: several streams, or
-// values whose shape is set at run time.
-Result<SimulatedGraph> simulated_graph(const DvtImage& image, const DvtNpu& npu);
+// A graph that drives a device, from a recorded run. Calls take what the model's parameters say;
+// for nodes that do no more than to call the device that is all. Others (shapes, branches, loops,
+// what is computed on the host) also take what they took on this machine.
+SimulatedGraph simulated_graph(const DvtImage& image, RecordedRun recorded);
 
 }  // namespace davit::cli

@@ -1,9 +1,11 @@
 // plugin.cpp: loads plug-ins and checks their records.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -115,6 +117,26 @@ Status check_operators(const DvtPlugin& plugin, const std::set<std::string_view>
   return {};
 }
 
+Status check_times(const DvtPlugin& plugin) {
+  if (plugin.time_count > 0 && plugin.times == nullptr) return invalid(plugin, "times is NULL");
+  for (size_t i = 0; i < plugin.time_count; ++i) {
+    const DvtKernelTime& time = plugin.times[i];
+    if (empty(time.op)) return invalid(plugin, "times " + std::to_string(i) + " has no operator");
+    const std::span operators(plugin.operators, plugin.operator_count);
+    const bool known = std::any_of(
+        operators.begin(), operators.end(),
+        [&](const DvtPluginOperator& op) { return std::string_view(op.name) == time.op; });
+    if (!known) {
+      return invalid(plugin, "times: there is no operator " + std::string(time.op));
+    }
+    if ((time.nest == nullptr) == (time.pipes == nullptr)) {
+      return invalid(plugin,
+                     "times of " + std::string(time.op) + ": one of nest and pipes expected");
+    }
+  }
+  return {};
+}
+
 Status check_passes(const DvtPlugin& plugin) {
   if (plugin.pass_count > 0 && plugin.passes == nullptr) return invalid(plugin, "passes is NULL");
   for (size_t i = 0; i < plugin.pass_count; ++i) {
@@ -149,6 +171,7 @@ Status check(const DvtPlugin* plugin) {
   Status status = check_kernels(*plugin, kernels);
   if (status.ok()) status = check_operators(*plugin, kernels);
   if (status.ok()) status = check_passes(*plugin);
+  if (status.ok()) status = check_times(*plugin);
   return status;
 }
 

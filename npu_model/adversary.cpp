@@ -18,6 +18,8 @@ void Npu::apply_some_effects() {
     if (core_.streams()[stream].ended == 0) continue;
     if (pending_cause(stream).stream == kNone) take_effect(stream);
   }
+  // Spurious wake-ups: whoever waits must look again.
+  if (random_.below(4) == 0) core_.wake_for_nothing(random_.below(count));
 }
 
 // A query may be late to see what has happened, until a synchronisation has made it visible.

@@ -4,12 +4,25 @@
 #include <cmath>
 #include <functional>
 
+#include "npu_model/cost_parts.hpp"
+
 namespace davit::npu {
 namespace {
 
 // A product that is whole on paper must not round up to the next cycle.
 constexpr double kSlack = 1e-6;
 constexpr double kCountMax = 9e15;  // Cycles and bytes stay exact in double.
+
+double ceil_div(double a, double b) {
+  return std::ceil(a / b);
+}
+
+double cube_k(const Parameters& p, uint32_t element_bytes) {
+  if (element_bytes == 1) return p.cube_k_i8;
+  return element_bytes == 2 ? p.cube_k_f16 : p.cube_k_f32;
+}
+
+}  // namespace
 
 uint64_t round_up(double value) {
   if (!(value > 0)) return 0;
@@ -20,11 +33,6 @@ int64_t us_to_ps(double us) {
   return static_cast<int64_t>(std::llround(us * 1e6));
 }
 
-double ceil_div(double a, double b) {
-  return std::ceil(a / b);
-}
-
-// Cycles that `bytes` take at a chip-wide rate.
 double rate_cycles(const Parameters& p, double bytes, double gbps) {
   return bytes / (gbps * 1e9) * p.clock_mhz * 1e6;
 }
@@ -34,18 +42,16 @@ uint32_t dtype_bytes(DvtDType dtype) {
   return size == 0 ? 1 : size;
 }
 
-double cube_k(const Parameters& p, uint32_t element_bytes) {
-  if (element_bytes == 1) return p.cube_k_i8;
-  return element_bytes == 2 ? p.cube_k_f16 : p.cube_k_f32;
-}
-
-// Vector units that work beside one cube unit.
 double vector_units(const Parameters& p) {
   return p.combined_cores > 0 ? 1 : 2;
 }
 
-// Fills in body, need and demand fields from pipe cycles and traffic.
-void finish(const Parameters& p, TaskTiming& timing, double core_cycles, double body_cycles) {
+double cube_fractals(const Parameters& p, double m, double n, double k, DvtDType dtype) {
+  return ceil_div(m, 16) * ceil_div(n, 16) * ceil_div(k, cube_k(p, dtype_bytes(dtype)));
+}
+
+void finish_timing(const Parameters& p, TaskTiming& timing, double core_cycles,
+                   double body_cycles) {
   timing.body_cycles = round_up(body_cycles);
   timing.body_ps = p.cycles_to_ps(timing.body_cycles);
   if (timing.body_ps > kBodyMaxPs) timing.body_ps = kBodyMaxPs;
@@ -59,6 +65,15 @@ void finish(const Parameters& p, TaskTiming& timing, double core_cycles, double 
   timing.hbm_need_mbps = demand(timing.hbm_bytes);
   timing.l2_need_mbps = demand(timing.l2_bytes);
 }
+
+void combine_cores(const Parameters& p, TaskTiming& timing) {
+  if (p.combined_cores == 0 || timing.aiv == 0) return;
+  timing.aic = std::max(timing.aic, timing.aiv);
+  timing.aiv = 0;
+  timing.type = DVT_NPU_AI_CORE;
+}
+
+namespace {
 
 // A cube product: batch times m x k by k x n, as sizes in double.
 struct Product {
@@ -225,7 +240,7 @@ TaskTiming cube_timing(const Parameters& p, const DvtTaskCost& cost,
   out.hbm_bytes = round_up(t.hbm);
   out.l2_bytes = round_up(t.l2);
   out.tile = {t.bm, t.bn, t.splits};
-  finish(p, out, t.core_cycles, t.body);
+  finish_timing(p, out, t.core_cycles, t.body);
   return out;
 }
 
@@ -270,7 +285,7 @@ TaskTiming vector_timing(const Parameters& p, const DvtTaskCost& cost,
   out.pipe_cycles[DVT_NPU_PIPE_VEC] = round_up(vec);
   out.pipe_cycles[DVT_NPU_PIPE_MTE2] = round_up(mte2_busy);
   out.pipe_cycles[DVT_NPU_PIPE_MTE3] = round_up(mte3_busy);
-  finish(p, out, core_cycles, std::ceil(pipes[0] + p.overlap_second * pipes[1]));
+  finish_timing(p, out, core_cycles, std::ceil(pipes[0] + p.overlap_second * pipes[1]));
   return out;
 }
 
@@ -319,8 +334,8 @@ TaskTiming attention_timing(const Parameters& p, const DvtTaskCost& cost,
   out.tile = {static_cast<uint32_t>(kRows), static_cast<uint32_t>(std::min(x.n, 4e9)), 1};
   std::array<double, 4> pipes = {mac, vec, mte1, mte2};
   std::sort(pipes.begin(), pipes.end(), std::greater<>());
-  finish(p, out, std::max({mac, vec, mte1, mte2_core}),
-         std::ceil(pipes[0] + p.overlap_second * pipes[1]));
+  finish_timing(p, out, std::max({mac, vec, mte1, mte2_core}),
+                std::ceil(pipes[0] + p.overlap_second * pipes[1]));
   return out;
 }
 
@@ -334,7 +349,7 @@ TaskTiming aicpu_timing(const Parameters& p, const DvtTaskCost& cost,
   out.l2_bytes = out.hbm_bytes;
   const double cycles =
       rate_cycles(p, static_cast<double>(out.hbm_bytes), own.bandwidth_gbps.value_or(p.aicpu_gbps));
-  finish(p, out, cycles, std::ceil(cycles));
+  finish_timing(p, out, cycles, std::ceil(cycles));
   return out;
 }
 
@@ -370,11 +385,7 @@ TaskTiming kernel_timing(const Parameters& parameters, const DvtTaskCost* cost,
   }
   out.read_bytes = cost->read_bytes;
   out.write_bytes = cost->write_bytes;
-  if (parameters.combined_cores > 0 && out.aiv > 0) {
-    out.aic = std::max(out.aic, out.aiv);
-    out.aiv = 0;
-    out.type = DVT_NPU_AI_CORE;
-  }
+  combine_cores(parameters, out);
   return out;
 }
 

@@ -59,6 +59,9 @@ std::string EventCore::missing(const Task& task) const {
     case DVT_NPU_QUEUE_DEQUEUE:
       return fmt::format("an item of queue {}, into which nobody enqueues", task.object);
     default:
+      if (notifies_[task.object].imported) {
+        return fmt::format("notify {}, which no device has recorded", task.object);
+      }
       return fmt::format("notify {}, which nobody records", task.object);
   }
 }
@@ -68,7 +71,7 @@ std::string EventCore::explain_stream(uint32_t stream) const {
   const Task& head = s.head();
   std::string text = describe(Access{stream, head.type, head.id, head.name});
   if (s.state == StreamState::kRunning) {
-    const double elapsed_us = static_cast<double>(now_ - head.start_ps) / 1e6;
+    const double elapsed_us = static_cast<double>(now_ - s.now.start_ps) / 1e6;
     return text + fmt::format(" started {:.1f} us ago and does not complete", elapsed_us);
   }
   if (s.state == StreamState::kReady) {

@@ -1,6 +1,7 @@
 #include "npu_model/event_core.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 
@@ -9,8 +10,6 @@
 namespace davit::npu {
 namespace {
 
-constexpr uint32_t kOne = 65536;  // Full speed in Q16.
-
 int64_t to_ps(double us) {
   return static_cast<int64_t>(std::llround(us * 1e6));
 }
@@ -18,6 +17,13 @@ int64_t to_ps(double us) {
 // Of the task scheduler: no core, no engine.
 bool is_synchronisation(DvtNpuTaskType type) {
   return type >= DVT_NPU_EVENT_RECORD && type < DVT_NPU_QUEUE_ENQUEUE;
+}
+
+// A task takes one or two cache lines.
+template <int kWrite>
+void prefetch(const void* task) {
+  __builtin_prefetch(task, kWrite);
+  __builtin_prefetch(static_cast<const char*>(task) + sizeof(Task) - 1, kWrite);
 }
 
 bool needs_aicpu(DvtNpuTaskType type) {
@@ -35,38 +41,30 @@ EventCore::EventCore(const Parameters& parameters, Listener& listener)
       notify_ps_(to_ps(parameters.notify_us)),
       execute_ps_(to_ps(parameters.model_execute_us)),
       control_ps_(to_ps(parameters.control_us)),
-      callback_ps_(to_ps(parameters.callback_us)),
-      aic_total_(static_cast<uint32_t>(parameters.aic_cores)),
-      aiv_total_(static_cast<uint32_t>(parameters.aiv_cores)),
-      aicpu_total_(static_cast<uint32_t>(parameters.aicpu_cores)),
+      callback_ps_(breaks(Rule::kCallbackHoldsStream) ? 0 : to_ps(parameters.callback_us)),
+      mix_vector_cores_(breaks(Rule::kMixNeedsBothVectorCores)
+                            ? 1
+                            : static_cast<uint32_t>(std::min(parameters.aiv_cores, 2.0))),
+      chain_depth_(static_cast<size_t>(parameters.model_stream_depth)),
       slots_total_(breaks(Rule::kStreamsAreIndependent)
                        ? 1
                        : static_cast<uint32_t>(parameters.active_streams)),
-      hbm_mbps_(static_cast<uint64_t>(parameters.hbm_gbps * parameters.hbm_efficiency * 1000)),
-      l2_mbps_(static_cast<uint64_t>(parameters.l2_gbps * parameters.l2_efficiency * 1000)),
-      aic_free_(aic_total_),
-      aiv_free_(aiv_total_),
-      aicpu_free_(aicpu_total_) {}
+      aic_{static_cast<uint32_t>(parameters.aic_cores),
+           static_cast<uint32_t>(parameters.aic_cores)},
+      aiv_{static_cast<uint32_t>(parameters.aiv_cores),
+           static_cast<uint32_t>(parameters.aiv_cores)},
+      aicpu_free_(static_cast<uint32_t>(parameters.aicpu_cores)),
+      rates_(static_cast<uint64_t>(parameters.hbm_gbps * parameters.hbm_efficiency * 1000),
+             static_cast<uint64_t>(parameters.l2_gbps * parameters.l2_efficiency * 1000)) {}
 
-uint32_t EventCore::new_record() {
-  if (free_records_.empty()) {
-    records_.emplace_back();
-    return static_cast<uint32_t>(records_.size() - 1);
-  }
-  const uint32_t index = free_records_.back();
-  free_records_.pop_back();
-  records_[index] = Record{};
-  return index;
-}
-
-void EventCore::drop_reference(uint32_t record) {
-  if (--records_[record].references == 0) free_records_.push_back(record);
-}
-
-void EventCore::submit(uint32_t stream, Task task) {
+void EventCore::submit(uint32_t stream, Task&& task) {
   Stream& s = streams_[stream];
   s.tasks.push_back(std::move(task));
-  if (breaks(Rule::kStreamIsFifo) && s.queued() > 2) std::swap(s.tasks.back(), s.tasks.end()[-2]);
+  // By the next submission to this stream, others have had time to fetch it.
+  prefetch<1>(s.tasks.next_place());
+  if (breaks(Rule::kStreamIsFifo) && s.queued() > 2) {
+    std::swap(s.tasks.back(), s.tasks[s.tasks.size() - 2]);
+  }
   if (s.state == StreamState::kIdle) arm_head(stream);
 }
 
@@ -80,19 +78,22 @@ void EventCore::arm_head(uint32_t stream) {
   }
   Task& head = s.head();
   const int64_t gap = is_synchronisation(head.type) ? 0 : gap_ps_;
-  head.ready_ps =
+  s.now.ready_ps =
       std::max(head.submit_ps, s.last_end_ps + gap) + int64_t{head.delay_us} * 1'000'000;
-  if (head.ready_ps <= now_) {
+  if (s.now.ready_ps <= now_) {
     make_ready(stream);
     return;
   }
   s.state = StreamState::kPending;
-  timers_.push({head.ready_ps, head.id, stream});
+  timers_.push({s.now.ready_ps, head.id, stream});
 }
 
 int64_t EventCore::next_ps() const {
   if (ready_changed_) return now_;
-  return timers_.empty() ? next_due_ : std::min(next_due_, timers_.top().at_ps);
+  int64_t next = rates_.due_ps();
+  if (!timers_.empty()) next = std::min(next, timers_.top().at_ps);
+  if (!arrivals_.empty()) next = std::min(next, arrivals_.top().at_ps);
+  return next;
 }
 
 void EventCore::run_until(int64_t limit_ps) {
@@ -101,7 +102,13 @@ void EventCore::run_until(int64_t limit_ps) {
     bool moved = true;
     while (moved) {
       moved = ready_changed_;
-      if (next_due_ <= now_) moved = finish_due() || moved;
+      if (rates_.due_ps() <= now_) moved = finish_due() || moved;
+      while (!arrivals_.empty() && arrivals_.top().at_ps <= now_) {
+        const Arrival arrival = arrivals_.top();
+        arrivals_.pop();
+        set_notify_now(arrival.notify, arrival.by);
+        moved = true;
+      }
       while (!timers_.empty() && timers_.top().at_ps <= now_) {
         const Timer timer = timers_.top();
         timers_.pop();
@@ -118,50 +125,41 @@ void EventCore::run_until(int64_t limit_ps) {
 
 // Ends all phases that are due now, in order of dispatch. True when one did.
 bool EventCore::finish_due() {
+  changed_ = true;
   bool moved = false;
-  for (size_t i = 0; i < active_.size();) {
-    Active& active = active_[i];
-    if (active.due_ps > now_) {
-      ++i;
-      continue;
+  for (uint32_t slot = rates_.next_due(now_); slot != kNone; slot = rates_.next_due(now_)) {
+    moved = true;
+    const uint32_t stream = active_[slot].stream;
+    if (active_[slot].in_head) {
+      begin_body(slot);
+      if (!active_[slot].in_head) continue;
     }
-    moved = changed_ = true;
-    if (active.in_head) {
-      begin_body(active);
-      continue;  // A task without a body ends at once.
-    }
-    const uint32_t stream = active.stream;
-    remove_active(i);
+    end_active(slot);
     if (pass_queue(stream)) end_head(stream);
   }
-  next_due_ = kNever;  // Until share(), which follows, has looked.
   return moved;
 }
 
-void EventCore::begin_body(Active& active) {
-  const int64_t body = streams_[active.stream].head().timing->body_ps;
+// A task without a body stays in its head, which has ended.
+void EventCore::begin_body(uint32_t slot) {
+  Active& active = active_[slot];
+  const TaskTiming& timing = *streams_[active.stream].head().timing;
+  if (timing.body_ps == 0) return;
   active.in_head = false;
-  active.remaining_q16 = body * kOne;
-  active.updated_ps = now_;
-  active.speed_q16 = kOne;
-  active.due_ps = now_ + body;  // Alone on the device; share() knows better.
-  hbm_wanted_mbps_ += std::min<uint64_t>(active.hbm_need_mbps, hbm_mbps_);
-  l2_wanted_mbps_ += std::min<uint64_t>(active.l2_need_mbps, l2_mbps_);
+  rates_.run(slot, now_, timing.body_ps, core_speed(active),
+             {timing.hbm_need_mbps, timing.l2_need_mbps});
 }
 
-void EventCore::remove_active(size_t index) {
-  const Active& active = active_[index];
-  aic_free_ += active.aic;
-  aiv_free_ += active.aiv;
+void EventCore::end_active(uint32_t slot) {
+  rates_.stop(slot, now_);
+  Active& active = active_[slot];
   if (active.line == kAicpu) ++aicpu_free_;
   engine_busy_[active.line] = false;
-  aic_wanted_ -= active.aic_wanted;
-  aiv_wanted_ -= active.aiv_wanted;
-  if (!active.in_head) {
-    hbm_wanted_mbps_ -= std::min<uint64_t>(active.hbm_need_mbps, hbm_mbps_);
-    l2_wanted_mbps_ -= std::min<uint64_t>(active.l2_need_mbps, l2_mbps_);
-  }
-  active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(index));
+  give_back(aic_, &Active::aic, &Active::aic_wanted, slot);
+  give_back(aiv_, &Active::aiv, &Active::aiv_wanted, slot);
+  active.stream = kNone;
+  rates_.close(slot);
+  --active_count_;
 }
 
 void EventCore::fire_timer(const Timer& timer) {
@@ -203,11 +201,11 @@ EventCore::Line EventCore::line_of(const Task& task) const {
 bool EventCore::is_open(Line line) const {
   switch (line) {
     case kAic:
-      return aic_free_ > 0;
+      return aic_.free > 0;
     case kAiv:
-      return aiv_free_ > 0;
+      return aiv_.free > 0;
     case kMix:
-      return aic_free_ > 0 && aiv_free_ > 0;
+      return aic_.free > 0 && aiv_.free >= mix_vector_cores_;
     case kAicpu:
       return aicpu_free_ > 0;
     case kPcieIn:
@@ -223,9 +221,11 @@ void EventCore::make_ready(uint32_t stream) {
   Stream& s = streams_[stream];
   const Task& head = s.head();
   s.state = StreamState::kReady;
-  ReadyLine& line = ready_[line_of(head)];
+  const Line number = line_of(head);
+  ReadyLine& line = ready_[number];
+  waiting_lines_ |= 1U << number;
   line.push_back(
-      {breaks(Rule::kPriorityOrdersStart) ? 0 : s.priority, stream, head.ready_ps, head.id});
+      {breaks(Rule::kPriorityOrdersStart) ? 0 : s.priority, stream, s.now.ready_ps, head.id});
   std::push_heap(line.begin(), line.end(), std::greater<>());
   ready_changed_ = true;
 }
@@ -246,18 +246,20 @@ size_t EventCore::first_that_fits() const {
   size_t best = line.size();
   for (size_t i = 0; i < line.size(); ++i) {
     const TaskTiming& timing = *streams_[line[i].stream].head().timing;
-    if (aic_free_ < timing.aic || aiv_free_ < timing.aiv) continue;
+    if (aic_.free < timing.aic || aiv_.free < timing.aiv) continue;
     if (best == line.size() || line[best] > line[i]) best = i;
   }
   return best;
 }
 
 uint32_t EventCore::next_startable() {
-  if (active_.size() >= slots_total_) return kNone;
+  if (active_count_ >= slots_total_) return kNone;
   ReadyLine* best_line = nullptr;
   size_t best = 0;
-  for (size_t l = kSlot; l < kLineCount; ++l) {
+  for (uint32_t left = waiting_lines_; left != 0; left &= left - 1) {
+    const auto l = static_cast<size_t>(std::countr_zero(left));
     ReadyLine& line = ready_[l];
+    if (line.empty()) waiting_lines_ &= ~(1U << l);
     if (line.empty() || !is_open(static_cast<Line>(l))) continue;
     const size_t first = l == kAllCores ? first_that_fits() : 0;
     if (first == line.size()) continue;
@@ -289,146 +291,41 @@ void EventCore::start(uint32_t stream) {
   Stream& s = streams_[stream];
   Task& task = s.head();
   const TaskTiming& timing = *task.timing;
-  Active active{.stream = stream,
-                .aic_wanted = timing.aic,
-                .aiv_wanted = timing.aiv,
-                .aic = static_cast<uint16_t>(std::min<uint32_t>(timing.aic, aic_free_)),
-                .aiv = static_cast<uint16_t>(std::min<uint32_t>(timing.aiv, aiv_free_)),
-                .core_need_q16 = timing.core_need_q16,
-                .hbm_need_mbps = timing.hbm_need_mbps,
-                .l2_need_mbps = timing.l2_need_mbps,
-                .speed_q16 = kOne,
-                .line = line_of(task),
-                .in_head = true,
-                .hangs = task.hangs,
-                .remaining_q16 = 0,
-                .updated_ps = now_,
-                .due_ps = task.hangs ? kNever : now_ + timing.head_ps};
-  aic_free_ -= active.aic;
-  aiv_free_ -= active.aiv;
-  aic_wanted_ += active.aic_wanted;
-  aiv_wanted_ += active.aiv_wanted;
+  const uint32_t slot = rates_.open(started_++);
+  if (slot >= active_.size()) active_.resize(slot + 1);
+  Active& active = active_[slot] = {.stream = stream,
+                                    .aic_wanted = timing.aic,
+                                    .aiv_wanted = timing.aiv,
+                                    .core_need_q16 = timing.core_need_q16,
+                                    .line = line_of(task),
+                                    .in_head = true};
+  if (breaks(Rule::kPriorityDoesNotPreempt)) preempt_for(slot);
+  grant(aic_, &Active::aic, &Active::aic_wanted, slot);
+  grant(aiv_, &Active::aiv, &Active::aiv_wanted, slot);
   if (active.line == kAicpu) --aicpu_free_;
   engine_busy_[active.line] = true;
-  next_due_ = std::min(next_due_, active.due_ps);
-  active_.push_back(active);
-  changed_ = true;
-  task.start_ps = now_;
+  if (!task.hangs) rates_.run(slot, now_, timing.head_ps);
+  ++active_count_;
+  s.now.start_ps = now_;
   s.state = StreamState::kRunning;
   // The next task of a long queue has left the cache; it is needed when this one ends.
-  if (s.queued() > 1) __builtin_prefetch(&s.tasks[s.ended + 1]);
+  if (s.queued() > 1) prefetch<0>(&s.tasks[s.ended + 1]);
 }
 
-// ---- Synchronisation tasks ---------------------------------------------------------------------
-
-void EventCore::start_synchronisation(uint32_t stream) {
-  Stream& s = streams_[stream];
-  Task& task = s.head();
-  const auto run_for = [&](int64_t ps) {
-    task.start_ps = now_;
-    s.state = StreamState::kRunning;
-    timers_.push({now_ + ps, task.id, stream});
-  };
-  switch (task.type) {
-    case DVT_NPU_EVENT_RECORD:
-      run_for(record_ps_);
-      return;
-    case DVT_NPU_NOTIFY_RECORD:
-      run_for(notify_ps_);
-      return;
-    case DVT_NPU_EVENT_WAIT: {
-      Record& record = records_[task.object];
-      s.state = StreamState::kWaiting;
-      if (record.reached) {
-        release_waiter(stream, record.task);
-      } else {
-        record.waiters.push_back(stream);
-      }
-      return;
-    }
-    case DVT_NPU_NOTIFY_WAIT: {
-      Notify& notify = notifies_[task.object];
-      s.state = StreamState::kWaiting;
-      if (notify.set) {
-        notify.set = breaks(Rule::kNotifyResets);
-        release_waiter(stream, notify.set_by);
-      } else {
-        notify.waiters.push_back(stream);
-      }
-      return;
-    }
-    case DVT_NPU_HOST_CALLBACK:
-      run_for(callback_ps_);
-      return;
-    case DVT_NPU_MODEL_EXECUTE:
-      start_execution(stream);
-      return;
-    case DVT_NPU_END_GRAPH:
-      run_for(notify_ps_);
-      return;
-    default:
-      run_for(task.type == DVT_NPU_LABEL_SET ? 0 : control_ps_);
-      return;
-  }
-}
-
-void EventCore::release_waiter(uint32_t stream, TaskRef by) {
-  Stream& s = streams_[stream];
-  Task& task = s.head();
-  task.released_by = by;
-  task.start_ps = now_;
-  s.state = StreamState::kRunning;
-  timers_.push({now_ + (task.type == DVT_NPU_EVENT_WAIT ? wait_ps_ : notify_ps_), task.id, stream});
-}
-
-void EventCore::reach_record(uint32_t record) {
-  Record& r = records_[record];
-  r.reached = true;
-  r.reached_ps = now_;
-  std::vector<uint32_t> waiters = std::exchange(r.waiters, {});
-  if (breaks(Rule::kRecordReleasesAll) && !waiters.empty())
-    waiters.erase(waiters.begin() + 1, waiters.end());
-  for (const uint32_t waiter : waiters) release_waiter(waiter, r.task);
-}
-
-void EventCore::end_synchronisation(uint32_t stream) {
-  Task& task = streams_[stream].head();
-  const uint32_t object = task.object;
-  if (task.type == DVT_NPU_MODEL_EXECUTE && !models_[object].ended) {
-    begin_heads(stream);
-    return;
-  }
-  if (task.type == DVT_NPU_EVENT_RECORD) {
-    reach_record(object);
-  } else if (task.type == DVT_NPU_NOTIFY_RECORD) {
-    Notify& notify = notifies_[object];
-    if (notify.waiters.empty()) {
-      notify.set = true;
-      notify.set_by = {stream, task.id};
-    } else {
-      do {
-        const uint32_t waiter = notify.waiters.front();
-        notify.waiters.pop_front();
-        release_waiter(waiter, {stream, task.id});
-      } while (breaks(Rule::kNotifyReleasesOne) && !notify.waiters.empty());
-    }
-  } else if (task.type >= DVT_NPU_MODEL_EXECUTE) {
-    end_control(stream);
-    return;
-  }
-  end_head(stream);
-}
+// ---- Ends --------------------------------------------------------------------------------------
 
 void EventCore::end_head(uint32_t stream) {
   Stream& s = streams_[stream];
   Task& task = s.head();
-  task.end_ps = now_;
+  s.now.end_ps = now_;
   s.last_end_ps = now_;
   s.last_ended_task = task.id;
   ++s.ended;
   s.state = StreamState::kIdle;
+  s.causes.push_back(std::move(s.now.causes));
   // The listener may pop the task, but it submits nothing.
   listener_.ended(stream, task);
+  s.now = {};
   if (s.program != nullptr) feed(stream, {});
   arm_head(stream);
 }
@@ -442,19 +339,12 @@ void EventCore::detach(uint32_t stream) {
                                     [&](const ReadyKey& key) { return key.stream == stream; });
     take(line, static_cast<size_t>(entry - line.begin()));
   }
-  for (size_t i = 0; i < active_.size(); ++i) {
-    if (active_[i].stream != stream) continue;
-    remove_active(i);
-    break;
+  for (uint32_t slot = 0; slot < active_.size(); ++slot) {
+    if (active_[slot].stream == stream) end_active(slot);
   }
-  for (Record& record : records_) std::erase(record.waiters, stream);
-  for (Notify& notify : notifies_) std::erase(notify.waiters, stream);
-  for (Model& model : models_) std::erase(model.queue, stream);
-  for (Queue& queue : queues_) {
-    std::erase(queue.readers, stream);
-    std::erase(queue.writers, stream);
-  }
+  if (s.state == StreamState::kWaiting) forget_wait(stream);
   s.state = StreamState::kIdle;
+  s.now = {};
 }
 
 void EventCore::abandon(uint32_t stream, const ErrorDetail& reason) {
@@ -471,10 +361,11 @@ void EventCore::abandon(uint32_t stream, const ErrorDetail& reason) {
   std::vector<uint32_t> reached;
   for (size_t i = s.ended; i < s.tasks.size(); ++i) {
     const Task& task = s.tasks[i];
+    listener_.dropped(task);
     if (task.type == DVT_NPU_EVENT_RECORD) reached.push_back(task.object);
     if (task.type == DVT_NPU_EVENT_WAIT) drop_reference(task.object);
   }
-  s.tasks.erase(s.tasks.begin() + static_cast<std::ptrdiff_t>(s.ended), s.tasks.end());
+  s.tasks.truncate(s.ended);
   for (const uint32_t record : reached) {
     records_[record].error = reason;
     reach_record(record);
@@ -486,97 +377,60 @@ void EventCore::abandon(uint32_t stream, const ErrorDetail& reason) {
 
 // ---- Shared resources --------------------------------------------------------------------------
 
-// While there is enough for all, everything runs at full speed and nothing has to be shared out.
 void EventCore::share() {
   changed_ = false;
-  const bool cores = aic_wanted_ > aic_total_ || aiv_wanted_ > aiv_total_;
-  const bool bandwidth = hbm_wanted_mbps_ > hbm_mbps_ || l2_wanted_mbps_ > l2_mbps_;
-  const bool had_cores = std::exchange(cores_are_short_, cores);
-  const bool had_bandwidth = std::exchange(bandwidth_is_short_, bandwidth);
-  if (cores || had_cores) grant_cores();
-  if (bandwidth || had_bandwidth) {
-    speeds_.clear();
-    for (const Active& active : active_) speeds_.push_back(core_speed(active));
-    // What fits at full speed fits at any.
-    if (hbm_wanted_mbps_ > hbm_mbps_) share_bandwidth(&Active::hbm_need_mbps, hbm_mbps_);
-    if (l2_wanted_mbps_ > l2_mbps_) share_bandwidth(&Active::l2_need_mbps, l2_mbps_);
-    for (size_t i = 0; i < active_.size(); ++i) set_speed(active_[i], speeds_[i]);
-  } else if (cores || had_cores) {
-    for (Active& active : active_) set_speed(active, core_speed(active));
-  }
-  next_due_ = kNever;
-  for (const Active& active : active_) next_due_ = std::min(next_due_, active.due_ps);
+  rates_.settle(now_);
 }
 
-// In order of dispatch, each gets what it wants of what is left (I2).
-void EventCore::grant_cores() {
-  if (breaks(Rule::kPriorityDoesNotPreempt)) {
-    std::stable_sort(active_.begin(), active_.end(), [&](const Active& a, const Active& b) {
-      return streams_[a.stream].priority < streams_[b.stream].priority;
-    });
+// As many cores as there are, up to what the task wants.
+void EventCore::grant(Pool& pool, uint16_t Active::*granted, uint16_t Active::*wanted,
+                      uint32_t slot) {
+  Active& active = active_[slot];
+  const uint32_t more = std::min<uint32_t>(active.*wanted - active.*granted, pool.free);
+  active.*granted = static_cast<uint16_t>(active.*granted + more);
+  pool.free -= more;
+  if (active.*granted < active.*wanted) {
+    pool.partial = slot;
+  } else if (pool.partial == slot) {
+    pool.partial = kNone;
   }
-  uint32_t aic_left = aic_total_;
-  uint32_t aiv_left = aiv_total_;
-  for (Active& active : active_) {
-    active.aic = static_cast<uint16_t>(std::min<uint32_t>(active.aic_wanted, aic_left));
-    active.aiv = static_cast<uint16_t>(std::min<uint32_t>(active.aiv_wanted, aiv_left));
-    aic_left -= active.aic;
-    aiv_left -= active.aiv;
+}
+
+// Cores that come back go to the task that has too few; only what it leaves can start another.
+void EventCore::give_back(Pool& pool, uint16_t Active::*granted, uint16_t Active::*wanted,
+                          uint32_t slot) {
+  pool.free += std::exchange(active_[slot].*granted, uint16_t{0});
+  if (pool.partial == slot) pool.partial = kNone;
+  if (pool.partial == kNone || pool.free == 0) return;
+  const uint32_t partial = pool.partial;
+  grant(pool, granted, wanted, partial);
+  if (!active_[partial].in_head) rates_.set_core_speed(partial, now_, core_speed(active_[partial]));
+}
+
+// Of a broken device only: takes the vector cores of all less urgent tasks.
+void EventCore::preempt_for(uint32_t slot) {
+  const uint32_t priority = streams_[active_[slot].stream].priority;
+  for (uint32_t victim = 0; victim < active_.size(); ++victim) {
+    Active& other = active_[victim];
+    if (other.stream == kNone || streams_[other.stream].priority <= priority) continue;
+    aiv_.free += std::exchange(other.aiv, uint16_t{0});
+    aiv_.partial = victim;
+    if (!other.in_head) rates_.set_core_speed(victim, now_, core_speed(other));
   }
-  aic_free_ = aic_left;
-  aiv_free_ = aiv_left;
 }
 
 // With the cores it has, while bandwidth is no limit.
 uint32_t EventCore::core_speed(const Active& active) {
   const bool complete = active.aic == active.aic_wanted && active.aiv == active.aiv_wanted;
-  if (active.in_head || active.core_need_q16 == 0 || complete) return kOne;
-  uint64_t share = kOne;
-  if (active.aic_wanted > 0) share = uint64_t{active.aic} * kOne / active.aic_wanted;
+  if (active.core_need_q16 == 0 || complete) return kFullSpeed;
+  uint64_t share = kFullSpeed;
+  if (active.aic_wanted > 0) share = uint64_t{active.aic} * kFullSpeed / active.aic_wanted;
   if (active.aiv_wanted > 0) {
-    share = std::min(share, uint64_t{active.aiv} * kOne / active.aiv_wanted);
+    share = std::min(share, uint64_t{active.aiv} * kFullSpeed / active.aiv_wanted);
   }
   // Only the core-bound part of the body suffers from missing cores.
-  return static_cast<uint32_t>(std::clamp<uint64_t>(share * kOne / active.core_need_q16, 1, kOne));
-}
-
-// Max-min fair: whoever wants less than an equal part of what is left gets all of it.
-void EventCore::share_bandwidth(uint32_t Active::*need, uint64_t capacity_mbps) {
-  demands_.clear();
-  uint64_t total = 0;
-  for (uint32_t i = 0; i < active_.size(); ++i) {
-    if (active_[i].in_head) continue;
-    // A task alone is never slower than its own timing says, whatever the capacity.
-    const uint64_t demand = std::min(uint64_t{active_[i].*need} * speeds_[i] / kOne, capacity_mbps);
-    if (demand == 0) continue;
-    demands_.emplace_back(demand, i);
-    total += demand;
-  }
-  if (total <= capacity_mbps) return;
-  // Few, and often in order already.
-  for (size_t i = 1; i < demands_.size(); ++i) {
-    for (size_t k = i; k > 0 && demands_[k] < demands_[k - 1]; --k) {
-      std::swap(demands_[k], demands_[k - 1]);
-    }
-  }
-  uint64_t left = capacity_mbps;
-  for (size_t i = 0; i < demands_.size(); ++i) {
-    const auto [wanted, index] = demands_[i];
-    const uint64_t given = std::min(wanted, left / (demands_.size() - i));
-    left -= given;
-    if (given == wanted) continue;
-    speeds_[index] =
-        static_cast<uint32_t>(std::max<uint64_t>(uint64_t{speeds_[index]} * given / wanted, 1));
-  }
-}
-
-void EventCore::set_speed(Active& active, uint32_t speed_q16) {
-  if (active.in_head || active.hangs || speed_q16 == active.speed_q16) return;
-  const int64_t done = (now_ - active.updated_ps) * active.speed_q16;
-  active.remaining_q16 = std::max<int64_t>(active.remaining_q16 - done, 0);
-  active.updated_ps = now_;
-  active.speed_q16 = speed_q16;
-  active.due_ps = now_ + (active.remaining_q16 + speed_q16 - 1) / speed_q16;
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(share * kFullSpeed / active.core_need_q16, 1, kFullSpeed));
 }
 
 }  // namespace davit::npu

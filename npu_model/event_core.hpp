@@ -18,7 +18,8 @@
 //       a task starts only while a core is free, that is when all earlier ones have all they want.
 //   I3  Ties in time break by task id (submission order); ready tasks by priority, then ready time,
 //       then id. So the same submissions give the same times.
-//   I4  Work is counted in Q16 fixed point of picoseconds: progress dt * speed is exact.
+//   I4  Of the tasks that want cores of one kind, all have what they want but the last one to
+//   start.
 //
 // Threads  None of its own; the NPU's lock covers it.
 // Trust    Callers have checked stream indices and synchronisation objects.
@@ -41,40 +42,54 @@
 #include "npu_model/cost.hpp"
 #include "npu_model/hazards.hpp"
 #include "npu_model/parameters.hpp"
+#include "npu_model/ring.hpp"
 #include "npu_model/rules.hpp"
+#include "npu_model/shared_rates.hpp"
 
 namespace davit::npu {
-
-inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-inline constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 struct Effect;  // functional.hpp: what a task does to memory.
 
 struct TaskRef {
-  uint32_t stream = kNone;
+  TaskRef() = default;
+  TaskRef(uint32_t stream_index, uint64_t task_id) : stream(stream_index), task(task_id) {}
+
+  uint32_t stream = kNone;  // kNone: no task.
+  uint32_t device = kNone;  // kNone: of this device.
   uint64_t task = 0;
 };
 
 struct Task {
   uint64_t id = 0;
   uint64_t serial = 0;  // Blocks that were freed later may still be used.
-  uint64_t ticket = 0;  // Queue tasks: the number of the item.
-  DvtNpuTaskType type = DVT_NPU_AI_CORE;
-  bool hangs = false;       // Never ends (fault injection).
-  bool resident = false;    // Copied from a program.
-  bool all_cores = false;   // Starts when all cores that it wants are free, not when one is.
-  uint32_t object = kNone;  // Record, notify, model, queue, label or stream.
-  uint32_t delay_us = 0;    // Kept from being ready for that long.
   const TaskTiming* timing = nullptr;
   const char* name = "";
   const char* op = "";
-  int64_t submit_ps = 0, ready_ps = 0, start_ps = 0, end_ps = 0;
+  int64_t submit_ps = 0;
+  std::shared_ptr<const Effect> effect;  // Shared by all executions of a resident task.
+  uint32_t object = kNone;               // Record, notify, model, queue, label or stream.
+  uint32_t delay_us = 0;                 // Kept from being ready for that long.
+  DvtNpuTaskType type = DVT_NPU_AI_CORE;
+  bool hangs = false;      // Never ends (fault injection).
+  bool resident = false;   // Copied from a program.
+  bool all_cores = false;  // Starts when all cores that it wants are free, not when one is.
+};
+// Twice that when a queue has just grown.
+static_assert(sizeof(Task) <= 80, "docs/npu_model.md promises at most 200 bytes a queued task");
+
+// What a task's effect comes after, and what it is about.
+struct Causes {
   // Tasks of other streams whose effect comes first: the record that a wait was for, and what
   // started the program whose first task this is.
   TaskRef released_by, activated_by;
-  std::shared_ptr<const Effect> effect;  // Shared by all executions of a resident task.
+  uint64_t ticket = 0;  // Queue tasks: the number of the item.
 };
-static_assert(sizeof(Task) <= 168, "docs/npu_model.md promises at most 200 bytes a queued task");
+
+// The head of a stream, on its way.
+struct Progress {
+  int64_t ready_ps = 0, start_ps = 0, end_ps = 0;
+  Causes causes;
+};
 
 enum class StreamState : uint8_t { kIdle, kPending, kReady, kWaiting, kRunning };
 
@@ -85,6 +100,7 @@ struct Program {
   bool running = false;
   size_t next = 0;  // The task after the one that is queued.
   std::vector<Task> tasks;
+  std::vector<uint32_t> chained;  // Streams that hold what one queue on the device cannot.
 };
 
 struct Stream {
@@ -93,8 +109,10 @@ struct Stream {
   uint32_t priority = 0;
   size_t depth = 0;  // Tasks that may be queued.
   StreamState state = StreamState::kIdle;
-  std::deque<Task> tasks;  // The first `ended` have ended and only wait for their effect.
+  Ring<Task> tasks;  // The first `ended` have ended and only wait for their effect.
   size_t ended = 0;
+  Progress now;         // Of the first that has not ended.
+  Ring<Causes> causes;  // Of those that have ended.
   int64_t last_end_ps = std::numeric_limits<int64_t>::min() / 2;
   uint64_t last_ended_task = 0;
   std::optional<ErrorDetail> error;  // First failure since the last synchronisation.
@@ -111,6 +129,7 @@ struct Record {
   int64_t reached_ps = 0;
   uint32_t references = 0;
   uint32_t model = kNone;  // Of which it is a part.
+  uint32_t event = kNone;
   TaskRef task;
   std::optional<ErrorDetail> error;    // Its stream had failed before it; set when it takes effect.
   std::shared_ptr<const Clock> clock;  // What its waits come after; set when it takes effect.
@@ -120,6 +139,8 @@ struct Record {
 struct Notify {
   bool live = false;
   bool set = false;
+  bool elsewhere = false;  // Stands for one of another device: recorded here, waited for there.
+  bool imported = false;   // By another device.
   TaskRef set_by;
   std::deque<uint32_t> waiters;
 };
@@ -168,6 +189,10 @@ class EventCore {
     // condition holds; LABEL_SWITCH: the index. Zero after a failure.
     virtual uint64_t decide(uint32_t stream, const Task& task) = 0;
     virtual void failed(uint32_t stream, const Task& task, std::string reason) = 0;
+    // A task that will not end.
+    virtual void dropped(const Task& task) = 0;
+    // A record of a notify that is elsewhere has ended.
+    virtual void record_elsewhere(uint32_t notify, TaskRef by) = 0;
 
    protected:
     ~Listener() = default;
@@ -189,7 +214,11 @@ class EventCore {
   void drop_reference(uint32_t record);
 
   // Appends a task; it arrives at task.submit_ps, which must not lie before anything processed.
-  void submit(uint32_t stream, Task task);
+  void submit(uint32_t stream, Task&& task);
+  // Its place in the queue has often left the cache: what follows hides how long it takes.
+  void prepare_to_submit(uint32_t stream) const {
+    __builtin_prefetch(streams_[stream].tasks.next_place(), 1);
+  }
   // Drops unfinished tasks of a stream. Records among them count as reached, with an error.
   void abandon(uint32_t stream, const ErrorDetail& reason);
 
@@ -197,6 +226,10 @@ class EventCore {
   void abort_model(uint32_t model);
   // Starts what can start now, after a change from outside.
   void settle();
+  // Another device sets a notify; not before anything processed.
+  void set_notify(uint32_t notify, int64_t at_ps, TaskRef by);
+  // A stream that waits looks again at what it waits for, as after a spurious wake-up.
+  void wake_for_nothing(uint32_t stream);
   // The host puts an item into a queue, or takes one out: its ticket.
   uint64_t put_item(uint32_t queue, TaskRef producer);
   uint64_t take_item(uint32_t queue);
@@ -248,26 +281,36 @@ class EventCore {
     }
   };
   using ReadyLine = std::vector<ReadyKey>;  // A heap, first on top.
-
-  // A running kernel or copy: first its head at speed 1, then its body at a shared speed. Fits a
-  // cache line; nothing else is read to share out cores and bandwidth.
-  struct Active {
-    uint32_t stream;
-    uint16_t aic_wanted, aiv_wanted;
-    uint16_t aic, aiv;       // Granted now.
-    uint32_t core_need_q16;  // Of TaskTiming, like the next two.
-    uint32_t hbm_need_mbps, l2_need_mbps;
-    uint32_t speed_q16;
-    Line line;
-    bool in_head, hangs;
-    int64_t remaining_q16;  // At `updated_ps`: picoseconds of this phase at full speed, in Q16.
-    int64_t updated_ps;
-    int64_t due_ps;  // When this phase ends at the present speed.
+  // A notify that another device has set.
+  struct Arrival {
+    int64_t at_ps;
+    uint64_t order;
+    uint32_t notify;
+    TaskRef by;
+    bool operator>(const Arrival& other) const {
+      return std::tie(at_ps, order) > std::tie(other.at_ps, other.order);
+    }
   };
-  static_assert(sizeof(Active) <= 64);
+
+  // A running kernel or copy: first its head, at full speed, then its body.
+  struct Active {
+    uint32_t stream = kNone;  // kNone: the slot is free.
+    uint16_t aic_wanted = 0, aiv_wanted = 0;
+    uint16_t aic = 0, aiv = 0;   // Granted now.
+    uint32_t core_need_q16 = 0;  // Of TaskTiming.
+    Line line = kSlot;
+    bool in_head = false;
+  };
+  // Cores of one kind.
+  struct Pool {
+    uint32_t total;
+    uint32_t free;
+    uint32_t partial = kNone;  // The slot whose task has less than it wants (I4).
+  };
 
   // Takes a stream's unfinished tasks away from whatever they run on or wait for.
   void detach(uint32_t stream);
+  void forget_wait(uint32_t stream);
   void arm_head(uint32_t stream);
   void fire_timer(const Timer& timer);
   void dispatch_ready();
@@ -282,6 +325,7 @@ class EventCore {
   void start_synchronisation(uint32_t stream);
   void release_waiter(uint32_t stream, TaskRef by);
   void reach_record(uint32_t record);
+  void set_notify_now(uint32_t notify, TaskRef by);
   void end_synchronisation(uint32_t stream);
   void end_head(uint32_t stream);
 
@@ -300,13 +344,13 @@ class EventCore {
   void wake(std::deque<uint32_t>& pending);
 
   bool finish_due();
-  void begin_body(Active& active);
-  void release_resources(const Active& active);
-  void remove_active(size_t index);
+  void begin_body(uint32_t slot);
+  // Gives back all that a task holds, and its slot.
+  void end_active(uint32_t slot);
+  void give_back(Pool& pool, uint16_t Active::*granted, uint16_t Active::*wanted, uint32_t slot);
+  void grant(Pool& pool, uint16_t Active::*granted, uint16_t Active::*wanted, uint32_t slot);
+  void preempt_for(uint32_t slot);
   void share();
-  void grant_cores();
-  void share_bandwidth(uint32_t Active::*need, uint64_t capacity_mbps);
-  void set_speed(Active& active, uint32_t speed_q16);
   static uint32_t core_speed(const Active& active);
   [[nodiscard]] std::vector<TaskRef> first_of(DvtNpuTaskType type, uint32_t object) const;
   [[nodiscard]] std::string missing(const Task& task) const;
@@ -319,8 +363,9 @@ class EventCore {
   const Parameters& parameters_;
   Listener& listener_;
   int64_t gap_ps_, record_ps_, wait_ps_, notify_ps_, execute_ps_, control_ps_, callback_ps_;
-  uint32_t aic_total_, aiv_total_, aicpu_total_, slots_total_;
-  uint64_t hbm_mbps_, l2_mbps_;
+  uint32_t mix_vector_cores_;
+  size_t chain_depth_;
+  uint32_t slots_total_;
 
   int64_t now_ = 0;
   std::deque<Stream> streams_;
@@ -331,18 +376,19 @@ class EventCore {
   std::vector<Label> labels_;
   std::vector<Queue> queues_;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals_;
+  uint64_t arrived_ = 0;
   std::array<ReadyLine, kLineCount> ready_;
+  uint32_t waiting_lines_ = 0;  // Bit l: line l may have somebody.
   bool ready_changed_ = false;  // Since dispatch_ready().
-  std::vector<Active> active_;  // In order of dispatch (I2).
-  // What all active tasks want together: cores, and of their bodies at full speed, bandwidth.
-  uint64_t aic_wanted_ = 0, aiv_wanted_ = 0, hbm_wanted_mbps_ = 0, l2_wanted_mbps_ = 0;
-  bool cores_are_short_ = false, bandwidth_is_short_ = false;  // At the last share().
-  int64_t next_due_ = kNever;                                  // The least of active_.
-  std::vector<uint32_t> speeds_;                               // Scratch of share(): new speeds.
-  std::vector<std::pair<uint64_t, uint32_t>> demands_;  // Scratch: with the index in active_.
-  uint32_t aic_free_, aiv_free_, aicpu_free_;
+  Pool aic_, aiv_;
+  uint32_t aicpu_free_;
   std::array<bool, kLineCount> engine_busy_{};
-  bool changed_ = false;  // active_ changed since share().
+  SharedRates rates_;
+  std::vector<Active> active_;  // By slot of rates_.
+  uint32_t active_count_ = 0;
+  uint64_t started_ = 0;  // Tasks so far.
+  bool changed_ = false;  // What runs, since share().
 };
 
 }  // namespace davit::npu

@@ -209,6 +209,70 @@ Status apply(const Effect& effect, Memory& memory, const Access& task) {
   return status;
 }
 
+namespace {
+
+// As msprof names them.
+const char* dtype_column(DvtDType dtype) {
+  switch (dtype) {
+    case DVT_F32:
+      return "FLOAT";
+    case DVT_F16:
+      return "FLOAT16";
+    case DVT_BF16:
+      return "DT_BF16";
+    case DVT_F64:
+      return "DOUBLE";
+    case DVT_BOOL:
+      return "BOOL";
+    case DVT_I8:
+      return "INT8";
+    case DVT_U8:
+      return "UINT8";
+    case DVT_I16:
+      return "INT16";
+    case DVT_U16:
+      return "UINT16";
+    case DVT_I32:
+      return "INT32";
+    case DVT_U32:
+      return "UINT32";
+    case DVT_I64:
+      return "INT64";
+    case DVT_U64:
+      return "UINT64";
+    default:
+      return "UNDEFINED";
+  }
+}
+
+// "2,3;4" and "FLOAT;INT8" and "ND;ND" of some operands.
+std::string columns_of(DvtCell* const* cells, uint32_t count) {
+  std::string shapes, dtypes, formats;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i > 0) {
+      for (std::string* column : {&shapes, &dtypes, &formats}) *column += ';';
+    }
+    const DvtTensor* tensor = cells[i] == nullptr ? nullptr : cells[i]->tensor;
+    if (tensor == nullptr) continue;
+    for (uint32_t axis = 0; axis < tensor->rank; ++axis) {
+      if (axis > 0) shapes += ',';
+      shapes += std::to_string(tensor->dims[axis]);
+    }
+    dtypes += dtype_column(tensor->dtype);
+    formats += "ND";
+  }
+  return ",\"" + shapes + "\"," + dtypes + "," + formats;
+}
+
+}  // namespace
+
+std::string operand_columns(const Effect& effect) {
+  if (effect.kind != Effect::Kind::kKernel || effect.arguments == nullptr) return {};
+  const auto* context = static_cast<const DvtContext*>(effect.arguments.get());
+  return columns_of(context->cells, context->input_count) +
+         columns_of(context->cells + context->input_count, context->output_count);
+}
+
 uint64_t read_decision(const Effect& effect) {
   if (!effect.labels.empty()) {
     uint32_t index = 0;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/status.hpp"
@@ -76,6 +77,10 @@ Status check_order(const Effect& effect, Memory& memory, uint64_t serial, const 
 // than DVT_OK give DVT_KERNEL_FAILED or their own code. Precondition: check_operands().
 // Precondition of apply() also: neither kDecide nor a queue's.
 Status apply(const Effect& effect, Memory& memory, const Access& task);
+
+// Shapes, dtypes and formats of a kernel's inputs and outputs: six columns of op_summary, the first
+// with a comma. Empty for other effects.
+std::string operand_columns(const Effect& effect);
 
 // What a kDecide effect finds: the index of a label, or whether the condition holds.
 uint64_t read_decision(const Effect& effect);

@@ -22,10 +22,9 @@ Result<uint32_t> HandleTable::create() {
   return static_cast<uint32_t>(slots_.size() - 1);
 }
 
-void HandleTable::destroy(uint32_t index) {
+void HandleTable::retire(uint32_t index) {
   slots_[index].live = false;
   slots_[index].generation = (slots_[index].generation + 1) & kMask20;
-  free_.push_back(index);
 }
 
 Result<uint32_t> HandleTable::resolve(const void* handle, const char* operation) const {

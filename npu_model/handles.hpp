@@ -34,7 +34,15 @@ class HandleTable {
 
   // The new index; DVT_OUT_OF_RESOURCE when `limit` are live.
   Result<uint32_t> create();
-  void destroy(uint32_t index);
+  [[nodiscard]] bool has_room() const { return !free_.empty() || slots_.size() < limit_; }
+  // From now on the handle is stale.
+  void destroy(uint32_t index) {
+    retire(index);
+    recycle(index);
+  }
+  // The two halves of destroy(): a retired index is not given out before it is recycled.
+  void retire(uint32_t index);
+  void recycle(uint32_t index) { free_.push_back(index); }
   // The index behind a handle, or why there is none. `operation` begins the message.
   Result<uint32_t> resolve(const void* handle, const char* operation) const;
 

@@ -29,6 +29,10 @@ Status misuse(std::string message) {
 // The struct as it first was: up to `hang`.
 constexpr uint32_t kFirstOptionsSize = offsetof(DvtNpuOptions, seed);
 
+bool is_event_task(DvtNpuTaskType type) {
+  return type == DVT_NPU_EVENT_RECORD || type == DVT_NPU_EVENT_WAIT;
+}
+
 DvtNpuTaskType type_of(DvtCopyKind kind) {
   switch (kind) {
     case DVT_COPY_HOST_TO_DEVICE:
@@ -96,11 +100,13 @@ Result<Settings> settings_from(const DvtNpuOptions* options) {
   out.check_order =
       !out.timing_only && (options->check_order != 0 || out.mode == DVT_NPU_ADVERSARIAL);
   out.hang = options->hang == nullptr ? "" : options->hang;
+  out.beside = options->beside;
   return out;
 }
 
-Npu::Npu(Settings settings, uint32_t device_id)
+Npu::Npu(Settings settings, uint32_t device_id, std::shared_ptr<Host> host)
     : settings_(std::move(settings)),
+      host_(std::move(host)),
       memory_(gib(settings_.parameters.hbm_capacity_gib), !settings_.timing_only),
       core_(settings_.parameters, *this),
       stream_handles_(HandleKind::kStream, "stream", device_id,
@@ -118,14 +124,18 @@ Npu::Npu(Settings settings, uint32_t device_id)
       enqueue_ps_(to_ps(settings_.parameters.enqueue_us)),
       synchronise_ps_(to_ps(settings_.parameters.synchronize_us)),
       allocate_ps_(to_ps(settings_.parameters.allocate_us)),
+      cross_device_ps_(to_ps(settings_.parameters.notify_cross_us)),
       queue_entries_(
           static_cast<size_t>(settings_.parameters.sq_depth - settings_.parameters.sq_reserved)),
-      random_(settings_.seed) {}
+      random_(settings_.seed) {
+  host_->devices.push_back(this);
+  core_.run_until(host_->now_ps);
+}
 
 void Npu::host_advance(int64_t ps) {
   if (ps <= 0) return;
-  host_now_ = std::min(host_now_, kNever / 2 - ps) + ps;
-  core_.run_until(host_now_);
+  host_->now_ps = std::min(host_->now_ps, kNever / 2 - ps) + ps;
+  run_until(host_->now_ps);
 }
 
 // ---- Memory ------------------------------------------------------------------------------------
@@ -149,9 +159,9 @@ void Npu::reap() {
   if (!memory_.has_freed()) return;
   uint64_t oldest = next_serial_;
   for (const Stream& stream : core_.streams()) {
-    const auto user = std::find_if(stream.tasks.begin(), stream.tasks.end(),
-                                   [](const Task& task) { return task.effect != nullptr; });
-    if (user != stream.tasks.end()) oldest = std::min(oldest, user->serial);
+    size_t user = 0;
+    while (user < stream.tasks.size() && stream.tasks[user].effect == nullptr) ++user;
+    if (user < stream.tasks.size()) oldest = std::min(oldest, stream.tasks[user].serial);
   }
   memory_.reap(oldest);
 }
@@ -160,20 +170,53 @@ void Npu::reap() {
 
 const char* Npu::intern(const char* text) {
   if (text == nullptr) return "";
+  Interned& last = last_strings_[reinterpret_cast<uintptr_t>(text) / 8 % last_strings_.size()];
+  if (last.given == text && std::strcmp(last.kept, text) == 0) return last.kept;
   const auto known = strings_.find(std::string_view(text));
-  return known != strings_.end() ? known->c_str() : strings_.emplace(text).first->c_str();
+  last = {text, known != strings_.end() ? known->c_str() : strings_.emplace(text).first->c_str()};
+  return last.kept;
 }
 
-const TaskTiming* Npu::timing_of(const DvtTaskCost* cost, const char* op) {
+Result<TaskTiming> Npu::timing_from(const DvtTaskCost* cost, std::string_view op) const {
+  const auto described = described_.find(operator_type(op));
+  if (described == described_.end()) return kernel_timing(settings_.parameters, cost, op);
+  return described_timing(settings_.parameters, described->second, cost);
+}
+
+Result<const TaskTiming*> Npu::timing_of(const DvtTaskCost* cost, const char* op) {
   static constexpr DvtTaskCost kFree{};
   TimingKey key{};
   std::memcpy(key.data(), cost == nullptr ? &kFree : cost, sizeof(DvtTaskCost));
   std::memcpy(key.data() + sizeof(DvtTaskCost), static_cast<void*>(&op), sizeof op);
   if (last_timing_ != nullptr && key == last_timing_->first) return &last_timing_->second;
-  const auto [entry, fresh] = kernel_timings_.try_emplace(key);
-  if (fresh) entry->second = kernel_timing(settings_.parameters, cost, op);
+  auto entry = kernel_timings_.find(key);
+  if (entry == kernel_timings_.end()) {
+    auto timing = timing_from(cost, op);
+    if (!timing.ok()) return std::move(timing.status());
+    entry = kernel_timings_.emplace(key, *timing).first;
+  }
   last_timing_ = &*entry;
   return &entry->second;
+}
+
+Status Npu::describe_kernel(const DvtKernelTime& kernel) {
+  if (kernel.op == nullptr || *kernel.op == '\0')
+    return misuse("describe: the operator has no name");
+  if ((kernel.nest == nullptr) == (kernel.pipes == nullptr)) {
+    return misuse(fmt::format("describe: {} needs one of nest() and pipes()", kernel.op));
+  }
+  const std::string type(operator_type(kernel.op));
+  for (const auto& [key, timing] : kernel_timings_) {
+    const char* launched = nullptr;
+    std::memcpy(static_cast<void*>(&launched), key.data() + sizeof(DvtTaskCost), sizeof launched);
+    if (operator_type(launched) != type) continue;
+    return Status(DVT_FAILED_STATE, DVT_STAGE_RUN,
+                  fmt::format("describe: {} has been launched already", type));
+  }
+  DvtKernelTime kept = kernel;
+  kept.op = intern(type.c_str());
+  described_[type] = kept;
+  return {};
 }
 
 const TaskTiming* Npu::timing_of_copy(DvtNpuTaskType type, uint64_t bytes) {
@@ -187,7 +230,7 @@ Status Npu::enter_queue(uint32_t stream) {
   const Stream& s = core_.streams()[stream];
   if (s.program != nullptr) return enter_program(stream);
   while (s.queued() >= s.depth && !breaks(Rule::kFullQueueHoldsHost)) {
-    const int64_t next = core_.next_ps();
+    const int64_t next = next_ps();
     if (next == kNever) {
       return Status(ErrorDetail{
           .code = DVT_OUT_OF_RESOURCE,
@@ -196,29 +239,30 @@ Status Npu::enter_queue(uint32_t stream) {
                                  stream, core_.explain_stuck(2)),
           .expected = fmt::format("at most {} queued tasks", s.depth)});
     }
-    core_.run_until(next);
-    host_now_ = std::max(host_now_, next);
+    run_until(next);
+    host_->now_ps = std::max(host_->now_ps, next);
   }
   return {};
 }
 
-void Npu::enqueue(uint32_t stream, Task task) {
+void Npu::enqueue(uint32_t stream, Task&& task) {
   Stream& s = core_.streams()[stream];
   if (s.program != nullptr && !breaks(Rule::kBoundTasksStay)) {
     s.program->tasks.push_back(std::move(task));
     return;
   }
   task.id = next_task_++;
-  task.submit_ps = host_now_;
+  task.submit_ps = host_->now_ps;
   task.delay_us = delay_us();
   if (settings_.check_order) order_.submit(stream, task.id);
   core_.submit(stream, std::move(task));
-  core_.run_until(host_now_);
+  run_until(host_->now_ps);
 }
 
 Status Npu::launch(DvtStream* stream, const DvtLaunch& launch, bool all_cores) {
   auto index = stream_handles_.resolve(stream, "launch");
   if (!index.ok()) return std::move(index.status());
+  core_.prepare_to_submit(*index);
   const auto name_it = [&](Status status) {
     if (launch.name != nullptr) status.detail().node = launch.name;
     if (launch.op != nullptr) status.detail().op = launch.op;
@@ -227,7 +271,9 @@ Status Npu::launch(DvtStream* stream, const DvtLaunch& launch, bool all_cores) {
   Task task;
   task.name = intern(launch.name);
   task.op = intern(launch.op);
-  task.timing = timing_of(launch.cost, task.op);
+  auto timing = timing_of(launch.cost, task.op);
+  if (!timing.ok()) return name_it(std::move(timing.status()));
+  task.timing = *timing;
   task.type = task.timing->type;
   task.all_cores = all_cores;
   task.hangs = !settings_.hang.empty() && settings_.hang == task.name;
@@ -301,12 +347,17 @@ Status Npu::fill(DvtStream* stream, void* to, int value, uint64_t bytes) {
 // ---- Effects -----------------------------------------------------------------------------------
 
 void Npu::ended(uint32_t stream, Task& task) {
+  const Progress& now = core_.streams()[stream].now;
   if (settings_.keep_records) {
-    records_.push_back({task.id, task.timing, task.name, task.op, task.submit_ps, task.ready_ps,
-                        task.start_ps, task.end_ps,
-                        task.released_by.stream == kNone ? UINT64_MAX : task.released_by.task,
-                        stream, task.type});
+    const TaskRef by = now.causes.released_by;
+    const char* operands =
+        task.effect == nullptr ? "" : intern(operand_columns(*task.effect).c_str());
+    records_.push_back({task.id, task.timing, task.name, task.op, operands, task.submit_ps,
+                        now.ready_ps, now.start_ps, now.end_ps,
+                        by.stream == kNone || by.device != kNone ? UINT64_MAX : by.task, stream,
+                        task.type});
   }
+  if (!task.resident && is_event_task(task.type)) end_use_of_event(task.object);
   if (settings_.mode == DVT_NPU_PROMPT) take_effect(stream);
   if (settings_.mode == DVT_NPU_ADVERSARIAL) apply_some_effects();
 }
@@ -323,15 +374,17 @@ void Npu::take_effect(uint32_t stream) {
   const Task& task = s.tasks.front();
   run_effect(stream, task);
   s.tasks.pop_front();
+  s.causes.pop_front();
   --s.ended;
 }
 
 // What released a task comes before it. Waits for events have their record, which many share.
-void Npu::begin_order(uint32_t stream, const Task& task) {
+void Npu::begin_order(uint32_t stream, const Task& task, const Causes& causes) {
   order_.begin(stream, task.id);
-  const TaskRef released_by = task.type == DVT_NPU_EVENT_WAIT ? TaskRef{} : task.released_by;
-  for (const TaskRef cause : {task.activated_by, released_by}) {
-    if (cause.stream == kNone) continue;
+  const TaskRef released_by = task.type == DVT_NPU_EVENT_WAIT ? TaskRef{} : causes.released_by;
+  for (const TaskRef cause : {causes.activated_by, released_by}) {
+    // Devices share no memory that is watched.
+    if (cause.stream == kNone || cause.device != kNone) continue;
     const auto clock = released_clocks_.find(cause.task);
     if (clock == released_clocks_.end()) {  // A stream that has stopped or waits since.
       order_.wait(stream, order_.clock(cause.stream));
@@ -348,9 +401,10 @@ void Npu::begin_order(uint32_t stream, const Task& task) {
 void Npu::run_effect(uint32_t stream, const Task& task) {
   Stream& s = core_.streams()[stream];
   const bool ordered = settings_.check_order;
-  if (ordered) begin_order(stream, task);
-  if (task.activated_by.stream != kNone && !s.error) {
-    const Stream& activator = core_.streams()[task.activated_by.stream];
+  const TaskRef activated_by = s.causes.front().activated_by;
+  if (ordered) begin_order(stream, task, s.causes.front());
+  if (activated_by.stream != kNone && !s.error) {
+    const Stream& activator = core_.streams()[activated_by.stream];
     if (!activator.continues_on_failure) s.error = activator.error;
   }
   if (task.type == DVT_NPU_EVENT_WAIT) {
@@ -397,24 +451,26 @@ bool Npu::is_pending(TaskRef task) const {
   return s.ended > 0 && s.tasks.front().id <= task.task;
 }
 
-TaskRef Npu::pending_cause(uint32_t stream) const {
-  const Task& task = core_.streams()[stream].tasks.front();
-  for (const TaskRef cause : {task.activated_by, task.released_by}) {
-    if (cause.stream != kNone && is_pending(cause)) return cause;
+TaskRef Npu::pending_cause(uint32_t stream) {
+  const Causes& causes = core_.streams()[stream].causes.front();
+  for (const TaskRef cause : {causes.activated_by, causes.released_by}) {
+    if (cause.stream == kNone) continue;
+    const Npu* device = device_of(cause);
+    if (device != nullptr && device->is_pending(cause)) return cause;
   }
   return {};
 }
 
 void Npu::demand(TaskRef upto) {
-  std::vector<TaskRef> stack = {upto};
+  std::vector<std::pair<Npu*, TaskRef>> stack = {{this, upto}};
   while (!stack.empty()) {
-    const TaskRef target = stack.back();
-    if (!is_pending(target)) {
+    const auto [device, target] = stack.back();
+    if (!device->is_pending(target)) {
       stack.pop_back();
-    } else if (const TaskRef cause = pending_cause(target.stream); cause.stream != kNone) {
-      stack.push_back(cause);
+    } else if (const TaskRef cause = device->pending_cause(target.stream); cause.stream != kNone) {
+      stack.emplace_back(device->device_of(cause), cause);
     } else {
-      take_effect(target.stream);
+      device->take_effect(target.stream);
     }
   }
 }
@@ -431,7 +487,9 @@ void Npu::host_saw(uint32_t stream) {
 std::optional<Access> Npu::later_writer(const void* address) const {
   const auto* byte = static_cast<const std::byte*>(address);
   for (uint32_t i = 0; i < core_.streams().size(); ++i) {
-    for (const Task& task : core_.streams()[i].tasks) {
+    const auto& tasks = core_.streams()[i].tasks;
+    for (size_t t = 0; t < tasks.size(); ++t) {
+      const Task& task = tasks[t];
       bool writes = false;
       if (task.effect == nullptr) continue;
       for_each_operand(*task.effect, [&](const Operand& operand) {
@@ -448,7 +506,8 @@ std::optional<Access> Npu::later_writer(const void* address) const {
 // ---- Runs and records --------------------------------------------------------------------------
 
 void Npu::run_begin() {
-  runs_.push_back({.begin_ps = host_now_, .end_ps = host_now_, .first_task = records_.size()});
+  runs_.push_back(
+      {.begin_ps = host_->now_ps, .end_ps = host_->now_ps, .first_task = records_.size()});
   in_run_ = true;
 }
 
@@ -456,7 +515,7 @@ void Npu::run_end() {
   if (!in_run_) return;
   in_run_ = false;
   DvtNpuRun& run = runs_.back();
-  run.end_ps = host_now_;
+  run.end_ps = host_->now_ps;
   run.task_count = records_.size() - std::min<uint64_t>(run.first_task, records_.size());
 }
 
@@ -495,10 +554,11 @@ DvtNpuTask Npu::record(uint64_t index) const {
   return expand(records_[index]);
 }
 
-DvtNpuTask Npu::estimate(const DvtTaskCost* cost, std::string_view op) const {
-  const TaskTiming timing = kernel_timing(settings_.parameters, cost, op);
-  return expand(
-      {0, &timing, "", "", 0, 0, 0, timing.head_ps + timing.body_ps, UINT64_MAX, 0, timing.type});
+Result<DvtNpuTask> Npu::estimate(const DvtTaskCost* cost, std::string_view op) const {
+  const auto timing = timing_from(cost, op);
+  if (!timing.ok()) return Status(timing.status().detail());
+  return expand({0, &*timing, "", "", "", 0, 0, 0, timing->head_ps + timing->body_ps, UINT64_MAX, 0,
+                 timing->type});
 }
 
 }  // namespace davit::npu

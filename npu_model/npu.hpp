@@ -21,10 +21,12 @@
 #include "base/status.hpp"
 #include "davit/npu.h"
 #include "npu_model/cost.hpp"
+#include "npu_model/custom_cost.hpp"
 #include "npu_model/event_core.hpp"
 #include "npu_model/functional.hpp"
 #include "npu_model/handles.hpp"
 #include "npu_model/hazards.hpp"
+#include "npu_model/host.hpp"
 #include "npu_model/memory.hpp"
 #include "npu_model/parameters.hpp"
 #include "npu_model/random.hpp"
@@ -41,16 +43,21 @@ struct Settings {
   bool check_order = false;
   uint64_t seed = 0;
   std::string hang;
+  const DvtNpu* beside = nullptr;
 };
 Result<Settings> settings_from(const DvtNpuOptions* options);
 
 class Npu final : private EventCore::Listener {
  public:
-  Npu(Settings settings, uint32_t device_id);
+  // Precondition: the caller holds the lock of `host`. Removing it from there is up to leave().
+  Npu(Settings settings, uint32_t device_id, std::shared_ptr<Host> host);
+  // Before the end: notifies of this device are gone for the others.
+  void leave();
+  [[nodiscard]] const std::shared_ptr<Host>& host() const { return host_; }
 
   [[nodiscard]] const Settings& settings() const { return settings_; }
   [[nodiscard]] const Memory& memory() const { return memory_; }
-  [[nodiscard]] int64_t host_now_ps() const { return host_now_; }
+  [[nodiscard]] int64_t host_now_ps() const { return host_->now_ps; }
   void host_advance(int64_t ps);
 
   Result<void*> allocate(uint64_t bytes, const char* owner);
@@ -75,6 +82,7 @@ class Npu final : private EventCore::Listener {
   Status destroy_notify(DvtNotify* notify);
   Status record_notify(DvtStream* stream, DvtNotify* notify);
   Status wait_notify(DvtStream* stream, DvtNotify* notify);
+  Result<DvtNotify*> import_notify(Npu& owner, DvtNotify* notify);
 
   Result<int64_t> event_elapsed(DvtEvent* first, DvtEvent* last);
   Status callback(DvtStream* stream, void (*function)(void*), void* data);
@@ -112,9 +120,12 @@ class Npu final : private EventCore::Listener {
 
   [[nodiscard]] uint64_t record_count() const { return records_.size(); }
   [[nodiscard]] DvtNpuTask record(uint64_t index) const;
+  // operand_columns() of its kernel.
+  [[nodiscard]] const char* operands_of(uint64_t index) const { return records_[index].operands; }
   void clear_records() { records_.clear(); }
   // As record(), of a kernel that is not run.
-  [[nodiscard]] DvtNpuTask estimate(const DvtTaskCost* cost, std::string_view op) const;
+  [[nodiscard]] Result<DvtNpuTask> estimate(const DvtTaskCost* cost, std::string_view op) const;
+  Status describe_kernel(const DvtKernelTime& kernel);
 
  private:
   // What record() needs; the rest is in the shared timing.
@@ -123,6 +134,7 @@ class Npu final : private EventCore::Listener {
     const TaskTiming* timing;
     const char* name;
     const char* op;
+    const char* operands;  // Of op_summary; empty when they are not known.
     int64_t submit_ps, ready_ps, start_ps, end_ps;
     uint64_t released_by;
     uint32_t stream;
@@ -156,17 +168,33 @@ class Npu final : private EventCore::Listener {
   void instantiate(uint32_t stream, Task& task) override;
   uint64_t decide(uint32_t stream, const Task& task) override;
   void failed(uint32_t stream, const Task& task, std::string reason) override;
+  void dropped(const Task& task) override;
+  void record_elsewhere(uint32_t notify, TaskRef by) override;
   void reap();
 
+  // All devices of the host, in one order of events.
+  void run_until(int64_t limit_ps);
+  [[nodiscard]] int64_t next_ps() const;
+  [[nodiscard]] uint32_t number() const;
+  // NULL when it is destroyed.
+  [[nodiscard]] Npu* device_of(TaskRef task);
+  // What other devices of the host do, when nothing can move any more.
+  [[nodiscard]] std::string explain_others() const;
+
+  // A copy that stays, one for each text.
   const char* intern(const char* text);
-  const TaskTiming* timing_of(const DvtTaskCost* cost, const char* op);
+  Result<const TaskTiming*> timing_of(const DvtTaskCost* cost, const char* op);
+  // How a kernel of its own takes its time, or as the model says.
+  [[nodiscard]] Result<TaskTiming> timing_from(const DvtTaskCost* cost, std::string_view op) const;
   const TaskTiming* timing_of_copy(DvtNpuTaskType type, uint64_t bytes);
 
   // Charges one submission to the host and waits for a free queue entry.
   Status enter_queue(uint32_t stream);
-  void enqueue(uint32_t stream, Task task);
+  void enqueue(uint32_t stream, Task&& task);
   Status submit_transfer(uint32_t stream, Task task, std::shared_ptr<Effect> effect);
   Status submit_synchronisation(uint32_t stream, DvtNpuTaskType type, uint32_t object);
+  Status wait_for_event_id();
+  void end_use_of_event(uint32_t record);
 
   // Models: submissions to bound streams go into a program.
   Status enter_program(uint32_t stream);
@@ -186,14 +214,14 @@ class Npu final : private EventCore::Listener {
   [[nodiscard]] std::string user_of(DvtNpuTaskType first, DvtNpuTaskType last,
                                     uint32_t object) const;
 
-  void begin_order(uint32_t stream, const Task& task);
+  void begin_order(uint32_t stream, const Task& task, const Causes& causes);
   Status do_work(uint32_t stream, const Task& task);
   // The oldest task of a stream, which has ended, takes effect and leaves.
   void take_effect(uint32_t stream);
   void run_effect(uint32_t stream, const Task& task);
   void fail(Stream& stream, const Task& task, Status status);
   // What must take effect before the oldest task of a stream can: the record that released it.
-  [[nodiscard]] TaskRef pending_cause(uint32_t stream) const;
+  [[nodiscard]] TaskRef pending_cause(uint32_t stream);
   [[nodiscard]] bool is_pending(TaskRef task) const;
   // Everything that must have happened when `upto` has.
   void demand(TaskRef upto);
@@ -219,18 +247,36 @@ class Npu final : private EventCore::Listener {
 
   const Rule broken_ = broken_rule();
   Settings settings_;
+  std::shared_ptr<Host> host_;
   Memory memory_;
   EventCore core_;
   HandleTable stream_handles_, event_handles_, notify_handles_, model_handles_, label_handles_,
       queue_handles_;
-  std::vector<uint32_t> event_records_;  // By event index: the latest record, or kNone.
-  int64_t host_now_ = 0;
-  int64_t enqueue_ps_, synchronise_ps_, allocate_ps_;
+  struct Event {
+    uint32_t record = kNone;  // The latest one.
+    uint32_t uses = 0;        // Of its id, by tasks that have not ended.
+    bool destroyed = false;
+  };
+  std::vector<Event> events_;
+  uint32_t held_event_ids_ = 0;  // Of destroyed events.
+  struct Elsewhere {
+    Npu* owner;  // NULL when it is gone.
+    DvtNotify* notify;
+  };
+  std::unordered_map<uint32_t, Elsewhere> imported_;  // By index of the notify that stands for it.
+  int64_t enqueue_ps_, synchronise_ps_, allocate_ps_, cross_device_ps_;
   size_t queue_entries_;
   uint64_t next_serial_ = 1;  // Orders blocks and tasks.
   uint64_t next_task_ = 0;
   std::unordered_set<std::string, StringHash, std::equal_to<>> strings_;
+  // What a pointer meant when it came last: callers have few strings, and pass them often.
+  struct Interned {
+    const char* given = nullptr;
+    const char* kept = nullptr;
+  };
+  std::array<Interned, 64> last_strings_{};
   std::unordered_map<TimingKey, TaskTiming, TimingHash> kernel_timings_;
+  std::map<std::string, DvtKernelTime, std::less<>> described_;    // By operator type.
   std::pair<const TimingKey, TaskTiming>* last_timing_ = nullptr;  // Kernels often come in rows.
   std::map<std::pair<DvtNpuTaskType, uint64_t>, TaskTiming> copy_timings_;
   std::vector<TaskRecord> records_;

@@ -93,16 +93,16 @@ DvtDeviceVtable adapter(const char* name) {
 
 namespace davit::npu {
 
-thread_local const DvtNpu* Entry::entered = nullptr;
+thread_local const Host* Entry::entered = nullptr;
 
-Entry::Entry(const DvtNpu* npu) : npu_(npu), outer_(entered) {
-  if (!nested()) npu_->lock.lock();
-  entered = npu_;
+Entry::Entry(const DvtNpu* npu) : host_(npu->npu.host().get()), outer_(entered) {
+  if (!nested()) host_->lock.lock();
+  entered = host_;
 }
 
 Entry::~Entry() {
   entered = outer_;
-  if (!nested()) npu_->lock.unlock();
+  if (!nested()) host_->lock.unlock();
 }
 
 DvtCode finish(const Status& status) {
@@ -122,11 +122,12 @@ Status refuse_nested() {
 
 }  // namespace davit::npu
 
-DvtNpu::DvtNpu(davit::npu::Settings settings)
+DvtNpu::DvtNpu(davit::npu::Settings settings, std::shared_ptr<davit::npu::Host> host)
     : DvtDevice{},
       name("ascend:" + settings.soc),
       functions(adapter(name.c_str())),
-      npu(std::move(settings), next_device.fetch_add(1, std::memory_order_relaxed)) {
+      npu(std::move(settings), next_device.fetch_add(1, std::memory_order_relaxed),
+          std::move(host)) {
   vtable = &functions;
 }
 
@@ -142,7 +143,14 @@ DvtCode dvt_npu_create(const DvtNpuOptions* options, DvtNpu** out, DvtError* err
   if (out == nullptr) return null_output();
   *out = nullptr;
   auto settings = davit::npu::settings_from(options);
-  if (settings.ok()) *out = new (std::nothrow) DvtNpu(std::move(*settings));
+  if (settings.ok() && settings->beside != nullptr) {
+    const Entry entry(settings->beside);
+    if (entry.nested()) return finish(davit::npu::refuse_nested());
+    auto host = settings->beside->npu.host();
+    *out = new (std::nothrow) DvtNpu(std::move(*settings), std::move(host));
+  } else if (settings.ok()) {
+    *out = new (std::nothrow) DvtNpu(std::move(*settings), std::make_shared<davit::npu::Host>());
+  }
   Status status = std::move(settings.status());
   if (status.ok() && *out == nullptr) {
     status = Status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no host memory for an NPU");
@@ -152,6 +160,10 @@ DvtCode dvt_npu_create(const DvtNpuOptions* options, DvtNpu** out, DvtError* err
 }
 
 void dvt_npu_destroy(DvtNpu* npu) {
+  if (npu == nullptr) return;
+  const auto host = npu->npu.host();
+  const std::lock_guard<std::mutex> lock(host->lock);
+  npu->npu.leave();
   delete npu;
 }
 
@@ -313,6 +325,15 @@ DvtCode dvt_npu_notify_destroy(DvtNpu* npu, DvtNotify* notify) {
   return enter(npu, [&](Npu& n) { return n.destroy_notify(notify); });
 }
 
+DvtCode dvt_npu_notify_import(DvtNpu* npu, DvtNpu* owner, DvtNotify* notify, DvtNotify** out) {
+  if (out == nullptr) return null_output();
+  if (owner == nullptr) {
+    return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "import: the owner is NULL"));
+  }
+  return enter(
+      npu, [&](Npu& n) { return n.import_notify(owner->npu, notify); }, out);
+}
+
 DvtCode dvt_npu_notify_record(DvtNpu* npu, DvtStream* stream, DvtNotify* notify) {
   return enter(npu, [&](Npu& n) { return n.record_notify(stream, notify); });
 }
@@ -378,8 +399,15 @@ DvtCode dvt_npu_estimate(const DvtNpu* npu, const DvtTaskCost* cost, const char*
                          DvtNpuTask* out) {
   if (out == nullptr) return null_output();
   const Entry entry(npu);
-  *out = npu->npu.estimate(cost, op == nullptr ? "" : op);
-  return DVT_OK;
+  if (entry.nested()) return finish(davit::npu::refuse_nested());
+  return finish(npu->npu.estimate(cost, op == nullptr ? "" : op), out);
+}
+
+DvtCode dvt_npu_describe_kernel(DvtNpu* npu, const DvtKernelTime* kernel) {
+  if (kernel == nullptr) {
+    return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "describe: the kernel is NULL"));
+  }
+  return enter(npu, [&](Npu& n) { return n.describe_kernel(*kernel); });
 }
 
 }  // extern "C"

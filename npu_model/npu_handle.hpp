@@ -1,11 +1,11 @@
 // npu_handle.hpp: what a DvtNpu* points at, and how the C API enters it.
 //
-// Threads  `lock` covers `npu`.
+// Threads  The lock of its host covers `npu`.
 // Trust    Callers pass live NPUs.
 // Memory   Owned by whoever called dvt_npu_create().
 #pragma once
 
-#include <mutex>
+#include <memory>
 #include <string>
 
 #include "davit/device.h"
@@ -13,17 +13,17 @@
 
 // The adapter of davit/device.h comes first, so that both pointers convert without arithmetic.
 struct DvtNpu : DvtDevice {
-  explicit DvtNpu(davit::npu::Settings settings);
+  // The caller holds the lock of `host`.
+  DvtNpu(davit::npu::Settings settings, std::shared_ptr<davit::npu::Host> host);
 
   std::string name;  // "ascend:910B2"
   DvtDeviceVtable functions;
-  mutable std::mutex lock;
   davit::npu::Npu npu;
 };
 
 namespace davit::npu {
 
-// Takes the lock, unless this thread holds it: when a kernel or callback calls its own NPU.
+// Takes the lock, unless this thread holds it: when a kernel or callback calls an NPU of its host.
 class Entry {
  public:
   explicit Entry(const DvtNpu* npu);
@@ -31,13 +31,13 @@ class Entry {
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
   // Then nothing may be changed.
-  [[nodiscard]] bool nested() const { return outer_ == npu_; }
+  [[nodiscard]] bool nested() const { return outer_ == host_; }
 
  private:
-  static thread_local const DvtNpu* entered;
+  static thread_local const Host* entered;
 
-  const DvtNpu* npu_;
-  const DvtNpu* outer_;
+  Host* host_;
+  const Host* outer_;
 };
 
 // Remembers a failure for dvt_npu_last_error().

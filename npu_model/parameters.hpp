@@ -101,8 +101,10 @@ struct Parameters {
   double event_wait_us = 0;          // event.wait
   double notifies_max = 0;           // notify.max
   double notify_us = 0;              // notify.latency
+  double notify_cross_us = 0;        // notify.cross_device
   double models_max = 0;             // model.max
   double model_execute_us = 0;       // model.execute
+  double model_stream_depth = 0;     // model.stream_depth
   double labels_max = 0;             // label.max
   double control_us = 0;             // control.latency; > 0: an endless loop takes time
   double queues_max = 0;             // queue.max

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <span>
 
 #include "base/files.hpp"
 #include "npu_model/npu_handle.hpp"
@@ -38,24 +39,78 @@ std::string csv_field(std::string_view text) {
 
 constexpr const char* kHeader =
     "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,Task Type,Task Start Time(us),"
-    "Task Duration(us),Task Wait Time(us),Block Dim,Mix Block Dim,aicore_time(us),"
-    "aic_total_cycles,aic_mac_time(us),aic_mac_ratio,aic_mte1_time(us),aic_mte1_ratio,"
-    "aic_mte2_time(us),aic_mte2_ratio,aic_fixpipe_time(us),aic_fixpipe_ratio,aiv_time(us),"
-    "aiv_total_cycles,aiv_vec_time(us),aiv_vec_ratio,aiv_mte2_time(us),aiv_mte2_ratio,"
-    "aiv_mte3_time(us),aiv_mte3_ratio\n";
+    "Task Duration(us),Task Wait Time(us),Block Dim,Mix Block Dim,Input Shapes,Input Data Types,"
+    "Input Formats,Output Shapes,Output Data Types,Output Formats,Context ID,aicore_time(us)";
+constexpr uint32_t kNoPipe = DVT_NPU_PIPE_COUNT;  // The scalar unit, which is not modelled.
+struct PipeColumn {
+  const char* name;
+  uint32_t pipe;
+};
+// Where cube and vector cores are apart, as on 910B and A3, and where they are one.
+constexpr PipeColumn kCubePipes[] = {{"aic_mac", DVT_NPU_PIPE_MAC},
+                                     {"aic_scalar", kNoPipe},
+                                     {"aic_mte1", DVT_NPU_PIPE_MTE1},
+                                     {"aic_mte2", DVT_NPU_PIPE_MTE2},
+                                     {"aic_fixpipe", DVT_NPU_PIPE_FIXP}};
+constexpr PipeColumn kVectorPipes[] = {{"aiv_vec", DVT_NPU_PIPE_VEC},
+                                       {"aiv_scalar", kNoPipe},
+                                       {"aiv_mte2", DVT_NPU_PIPE_MTE2},
+                                       {"aiv_mte3", DVT_NPU_PIPE_MTE3}};
+constexpr PipeColumn kCombinedPipes[] = {{"vec", DVT_NPU_PIPE_VEC},   {"mac", DVT_NPU_PIPE_MAC},
+                                         {"scalar", kNoPipe},         {"mte1", DVT_NPU_PIPE_MTE1},
+                                         {"mte2", DVT_NPU_PIPE_MTE2}, {"mte3", DVT_NPU_PIPE_MTE3}};
 
 std::string us(int64_t ps) {
   return fmt::format("{:.3f}", static_cast<double>(ps) / 1e6);
 }
 
-// ",time,ratio" of one pipe. The mean core is as busy as the busiest here: tiles are alike.
-std::string pipe_columns(const DvtNpuTask& task, uint32_t pipe, double clock_mhz) {
-  const double cycles = static_cast<double>(task.pipe_cycles[pipe]);
-  const double total = static_cast<double>(std::max<uint64_t>(task.body_cycles, 1));
-  return fmt::format(",{:.3f},{:.4f}", cycles / clock_mhz, cycles / total);
+std::string pipe_header(std::span<const PipeColumn> pipes) {
+  std::string out;
+  for (const PipeColumn& column : pipes) {
+    out += fmt::format(",{0}_time(us),{0}_ratio", column.name);
+  }
+  return out;
 }
 
-std::string csv_row(const DvtNpuTask& task, int64_t wait_ps, double clock_mhz) {
+std::string header(bool combined) {
+  if (combined) {
+    return kHeader + (",total_cycles" + pipe_header(kCombinedPipes)) + ",icache_miss_rate\n";
+  }
+  return kHeader + (",aic_total_cycles" + pipe_header(kCubePipes)) +
+         ",aic_icache_miss_rate,aiv_time(us),aiv_total_cycles" + pipe_header(kVectorPipes) +
+         ",aiv_icache_miss_rate\n";
+}
+
+// ",time,ratio" of each pipe. The mean core is as busy as the busiest here: tiles are alike.
+std::string pipe_columns(const DvtNpuTask& task, std::span<const PipeColumn> pipes,
+                         double clock_mhz) {
+  std::string out;
+  for (const PipeColumn& column : pipes) {
+    if (column.pipe == kNoPipe) {
+      out += ",N/A,N/A";
+      continue;
+    }
+    const double cycles = static_cast<double>(task.pipe_cycles[column.pipe]);
+    const double total = static_cast<double>(std::max<uint64_t>(task.body_cycles, 1));
+    out += fmt::format(",{:.3f},{:.4f}", cycles / clock_mhz, cycles / total);
+  }
+  return out + ",N/A";  // Misses of the instruction cache.
+}
+
+std::string not_there(size_t columns) {
+  std::string out;
+  for (size_t i = 0; i < columns; ++i) out += ",N/A";
+  return out;
+}
+
+// ",core time,total cycles" of a kernel on so many cores.
+std::string core_columns(const DvtNpuTask& task, uint64_t cores, double clock_mhz) {
+  return fmt::format(",{:.3f},{}", static_cast<double>(task.body_cycles) / clock_mhz,
+                     task.body_cycles * cores);
+}
+
+std::string csv_row(const DvtNpuTask& task, const char* operands, int64_t wait_ps, double clock_mhz,
+                    bool combined) {
   std::string row =
       fmt::format("0,0,{},{},{},{},{},{},{},{}", task.id, task.stream, csv_field(task.name),
                   csv_field(task.op), dvt_npu_task_type_name(task.type), us(task.start_ps),
@@ -64,29 +119,23 @@ std::string csv_row(const DvtNpuTask& task, int64_t wait_ps, double clock_mhz) {
   const bool vector = task.type == DVT_NPU_AI_VECTOR_CORE || task.type == DVT_NPU_MIX_AIC;
   const uint64_t mix = task.type == DVT_NPU_MIX_AIC ? uint64_t{2} * task.block_dim : 0;
   row += fmt::format(",{},{}", task.block_dim, mix);
-  if (cube) {
-    row += fmt::format(",{:.3f},{}", static_cast<double>(task.body_cycles) / clock_mhz,
-                       task.body_cycles * task.block_dim);
-    for (const uint32_t pipe :
-         {DVT_NPU_PIPE_MAC, DVT_NPU_PIPE_MTE1, DVT_NPU_PIPE_MTE2, DVT_NPU_PIPE_FIXP}) {
-      row += pipe_columns(task, pipe, clock_mhz);
-    }
-  } else {
-    row += ",,,,,,,,,,";
+  row += (*operands == '\0' ? not_there(6) : operands) + not_there(1);
+  if (combined) {
+    row += cube ? core_columns(task, task.block_dim, clock_mhz) +
+                      pipe_columns(task, kCombinedPipes, clock_mhz)
+                : not_there(2 + 2 * std::size(kCombinedPipes) + 1);
+    return row + "\n";
   }
+  row += cube ? core_columns(task, task.block_dim, clock_mhz) +
+                    pipe_columns(task, kCubePipes, clock_mhz)
+              : not_there(2 + 2 * std::size(kCubePipes) + 1);
   if (vector) {
-    const uint64_t cores = mix > 0 ? mix : task.block_dim;
-    row += fmt::format(",{:.3f},{}", static_cast<double>(task.body_cycles) / clock_mhz,
-                       task.body_cycles * cores);
-    row += pipe_columns(task, DVT_NPU_PIPE_VEC, clock_mhz);
-    if (mix > 0) {  // MTE2 of a mixed kernel is the cube core's.
-      row += ",,,,";
-    } else {
-      row += pipe_columns(task, DVT_NPU_PIPE_MTE2, clock_mhz);
-      row += pipe_columns(task, DVT_NPU_PIPE_MTE3, clock_mhz);
-    }
+    DvtNpuTask own = task;
+    if (mix > 0) own.pipe_cycles[DVT_NPU_PIPE_MTE2] = 0;  // The cube core's.
+    row += core_columns(task, mix > 0 ? mix : task.block_dim, clock_mhz) +
+           pipe_columns(own, kVectorPipes, clock_mhz);
   } else {
-    row += ",,,,,,,,";
+    row += not_there(2 + 2 * std::size(kVectorPipes) + 1);
   }
   return row + "\n";
 }
@@ -159,17 +208,19 @@ DvtCode dvt_npu_write_op_summary(const DvtNpu* npu, const char* stated_path, Dvt
   }
   const std::string path = davit::resolve_link(stated_path);
   const std::string temporary = path + ".part";
-  std::string text = kHeader;
+  std::string text;
   {
     const davit::npu::Entry entry(npu);
     const double clock_mhz = npu->npu.settings().parameters.clock_mhz;
+    const bool combined = npu->npu.settings().parameters.combined_cores > 0;
+    text = header(combined);
     std::map<uint32_t, int64_t> last_end;  // By stream.
     for (uint64_t i = 0; i < npu->npu.record_count(); ++i) {
       const DvtNpuTask task = npu->npu.record(i);
       const auto previous = last_end.find(task.stream);
       const int64_t wait = previous == last_end.end() ? 0 : task.start_ps - previous->second;
       last_end[task.stream] = task.end_ps;
-      text += csv_row(task, wait, clock_mhz);
+      text += csv_row(task, npu->npu.operands_of(i), wait, clock_mhz, combined);
     }
   }
   std::FILE* file = std::fopen(temporary.c_str(), "wb");

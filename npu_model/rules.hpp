@@ -20,6 +20,7 @@ enum class Rule : uint8_t {
   kStopSkipsRest,            // Streams always continue on failure.
   kContinueRunsRest,         // Streams always stop on failure.
   kCallbackIsInOrder,        // Callbacks are called at submission.
+  kCallbackHoldsStream,      // The next task does not wait for the callback.
   kRecordCapturesPriorWork,  // Records are reached at submission.
   kWaitTakesLatestRecord,    // A wait follows later re-records.
   kRecordReleasesAll,        // A record releases one waiting stream.
@@ -27,13 +28,18 @@ enum class Rule : uint8_t {
   kUnrecordedIsComplete,     // A query of an event that was never recorded says no.
   kNotifyReleasesOne,        // A notify releases all waiting streams.
   kNotifyResets,             // A notify stays set.
+  kNotifyCrossesDevices,     // Records for a notify of another device arrive at submission.
+  kEventIdIsHeld,            // The id of a destroyed event is free while tasks still use it.
+  kWokenLooksAgain,          // A wait that is woken for no reason goes on.
   kStartsOnAnyCore,          // Kernels wait for all of their cores.
   kAllCoresWaits,            // Launches that ask for all cores start on any.
   kMixNeedsVectorCores,      // Mixed kernels start without a vector core.
+  kMixNeedsBothVectorCores,  // Mixed kernels start with one vector core.
   kBoundTasksStay,           // Tasks of bound streams run at submission.
   kOnlyHeadsStart,           // All streams of a model start.
   kExecutionEndsWithGraph,   // MODEL_EXECUTE ends when the heads have started.
   kProgramIsReused,          // A second execution finds no tasks.
+  kLongProgramsChain,        // A bound stream holds no more than one queue on the device does.
   kActiveRunsBeside,         // STREAM_ACTIVE stops the present stream.
   kTargetIsOfModel,          // STREAM_ACTIVE accepts every stream that is bound.
   kSwitchStopsStream,        // After STREAM_SWITCH, the present stream goes on.

@@ -18,7 +18,7 @@ void EventCore::start_execution(uint32_t stream) {
     model.queue.push_back(stream);
     return;
   }
-  s.head().start_ps = now_;
+  s.now.start_ps = now_;
   s.state = StreamState::kRunning;
   model.execution = {stream, s.head().id};
   model.ended = false;
@@ -59,8 +59,8 @@ void EventCore::end_graph(uint32_t stream) {
   if (model.ended) return;  // An end-graph task that a loop runs again.
   model.ended = true;
   const uint32_t caller = model.execution.stream;
-  Task& task = streams_[caller].head();
-  task.released_by = {stream, streams_[stream].head().id};
+  const Task& task = streams_[caller].head();
+  streams_[caller].now.causes.released_by = {stream, streams_[stream].head().id};
   streams_[caller].state = StreamState::kRunning;
   timers_.push({now_ + notify_ps_, task.id, caller});
 }
@@ -82,7 +82,7 @@ void EventCore::abort_model(uint32_t index) {
     Stream& s = streams_[stream];
     if (!s.program->running) continue;
     detach(stream);
-    s.tasks.erase(s.tasks.begin() + static_cast<std::ptrdiff_t>(s.ended), s.tasks.end());
+    s.tasks.truncate(s.ended);
     s.program->running = false;
   }
   model.running_streams = 0;
@@ -121,10 +121,11 @@ void EventCore::feed(uint32_t stream, TaskRef by) {
     stop(stream);
     return;
   }
+  const bool chains = program.next > 0 && program.next % chain_depth_ == 0;
   Task task = program.tasks[program.next++];
   task.resident = true;
-  task.submit_ps = now_;
-  task.activated_by = by;
+  task.submit_ps = now_ + (chains ? control_ps_ : 0);  // The next chained stream is activated.
+  s.now.causes.activated_by = by;
   listener_.instantiate(stream, task);
   s.tasks.push_back(std::move(task));
 }
@@ -229,13 +230,13 @@ void EventCore::wake(std::deque<uint32_t>& pending) {
   const uint32_t stream = pending.front();
   pending.pop_front();
   Stream& s = streams_[stream];
-  s.head().ready_ps = now_;
+  s.now.ready_ps = now_;
   make_ready(stream);
 }
 
 bool EventCore::pass_queue(uint32_t stream) {
   Stream& s = streams_[stream];
-  Task& task = s.head();
+  const Task& task = s.head();
   if (task.type < DVT_NPU_QUEUE_ENQUEUE) return true;
   Queue& queue = queues_[task.object];
   const bool reads = task.type == DVT_NPU_QUEUE_DEQUEUE;
@@ -246,10 +247,10 @@ bool EventCore::pass_queue(uint32_t stream) {
     return false;
   }
   if (reads) {
-    task.released_by = queue.producers.front();
-    task.ticket = take_item(task.object);
+    s.now.causes.released_by = queue.producers.front();
+    s.now.causes.ticket = take_item(task.object);
   } else {
-    task.ticket = put_item(task.object, {stream, task.id});
+    s.now.causes.ticket = put_item(task.object, {stream, task.id});
   }
   return true;
 }

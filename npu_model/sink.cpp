@@ -25,9 +25,9 @@ std::string Npu::user_of(DvtNpuTaskType first, DvtNpuTaskType last, uint32_t obj
   };
   for (uint32_t i = 0; i < core_.streams().size(); ++i) {
     const Stream& s = core_.streams()[i];
-    const auto begin = s.tasks.begin() + static_cast<std::ptrdiff_t>(s.ended);
-    const auto user = std::find_if(begin, s.tasks.end(), uses);
-    if (user != s.tasks.end()) return fmt::format("task {} of stream {}", user->id, i);
+    for (size_t t = s.ended; t < s.tasks.size(); ++t) {
+      if (uses(s.tasks[t])) return fmt::format("task {} of stream {}", s.tasks[t].id, i);
+    }
     if (s.program == nullptr) continue;
     const auto& tasks = s.program->tasks;
     if (std::any_of(tasks.begin(), tasks.end(), uses)) {
@@ -52,7 +52,7 @@ Result<DvtNpuModel*> Npu::create_model() {
 Status Npu::destroy_model(DvtNpuModel* model) {
   auto index = model_handles_.resolve(model, "destroy");
   if (!index.ok()) return std::move(index.status());
-  core_.run_until(host_now_);
+  run_until(host_->now_ps);
   const std::string user = user_of(DVT_NPU_MODEL_EXECUTE, DVT_NPU_MODEL_EXECUTE, *index);
   Model& m = core_.models()[*index];
   if (!user.empty() || m.running_streams > 0) {
@@ -64,8 +64,11 @@ Status Npu::destroy_model(DvtNpuModel* model) {
     Stream& s = core_.streams()[stream];
     for (const Task& task : s.program->tasks) {
       const bool refers = task.type == DVT_NPU_EVENT_RECORD || task.type == DVT_NPU_EVENT_WAIT;
-      if (refers) core_.drop_reference(task.object);
+      if (!refers) continue;
+      end_use_of_event(task.object);
+      core_.drop_reference(task.object);
     }
+    for (const uint32_t chained : s.program->chained) stream_handles_.destroy(chained);
     s.program = nullptr;
   }
   for (const uint32_t label : m.labels) {
@@ -91,7 +94,7 @@ Status Npu::bind_stream(DvtNpuModel* model, DvtStream* stream, bool is_head) {
   if (!index.ok()) return std::move(index.status());
   if (core_.models()[*m].built) return wrong_state(fmt::format("bind: model {} is complete", *m));
   if (auto bound = refuse_bound(*index, "bind"); !bound.ok()) return bound;
-  core_.run_until(host_now_);
+  run_until(host_->now_ps);
   Stream& s = core_.streams()[*index];
   if (s.queued() > 0) {
     return wrong_state(fmt::format("bind: stream {} has {} unfinished tasks", *index, s.queued()));
@@ -103,19 +106,31 @@ Status Npu::bind_stream(DvtNpuModel* model, DvtStream* stream, bool is_head) {
   return {};
 }
 
+// A stream of a model holds what its queue on the device does; what is more goes into streams that
+// are chained to it and count as streams.
 Status Npu::enter_program(uint32_t stream) {
-  const Program& program = *core_.streams()[stream].program;
+  Program& program = *core_.streams()[stream].program;
   if (core_.models()[program.model].built) {
     return wrong_state(
         fmt::format("stream {} belongs to model {}, which is complete", stream, program.model));
   }
-  const size_t depth = core_.streams()[stream].depth;
-  if (program.tasks.size() < depth) return {};
-  return Status(
-      ErrorDetail{.code = DVT_OUT_OF_RESOURCE,
-                  .stage = DVT_STAGE_RUN,
-                  .message = fmt::format("no room in stream {} of model {}", stream, program.model),
-                  .expected = fmt::format("at most {} tasks in one stream", depth)});
+  const auto depth = static_cast<size_t>(settings_.parameters.model_stream_depth);
+  if (program.tasks.size() < depth * (program.chained.size() + 1)) return {};
+  auto chained = breaks(Rule::kLongProgramsChain)
+                     ? Result<uint32_t>(Status(DVT_OUT_OF_RESOURCE, DVT_STAGE_RUN, "no stream"))
+                     : stream_handles_.create();
+  if (!chained.ok()) {
+    Status status = std::move(chained.status());
+    status.detail().message =
+        fmt::format("{} to chain to stream {} of model {}, which has {} tasks",
+                    status.detail().message, stream, program.model, program.tasks.size());
+    return status;
+  }
+  program.chained.push_back(*chained);
+  auto& streams = core_.streams();
+  if (*chained >= streams.size()) streams.resize(*chained + 1);
+  streams[*chained] = Stream{};
+  return {};
 }
 
 Result<uint32_t> Npu::open_stream(DvtStream* stream, const char* operation, uint32_t* model) {
@@ -206,13 +221,13 @@ Status Npu::execute(DvtNpuModel* model, DvtStream* stream) {
 Status Npu::abort_model(DvtNpuModel* model) {
   auto m = model_handles_.resolve(model, "abort");
   if (!m.ok()) return std::move(m.status());
-  core_.run_until(host_now_);
+  run_until(host_->now_ps);
   const Model& running = core_.models()[*m];
   if (running.execution.stream == kNone && running.running_streams == 0) {
     return wrong_state(fmt::format("abort: model {} is not running", *m));
   }
   core_.abort_model(*m);
-  core_.run_until(host_now_);
+  run_until(host_->now_ps);
   return {};
 }
 
@@ -236,10 +251,10 @@ void Npu::instantiate(uint32_t stream, Task& task) {
 // The device reads what is in memory when the task runs: what came before it has taken effect.
 uint64_t Npu::decide(uint32_t stream, const Task& task) {
   demand_ended(stream);
-  if (task.activated_by.stream != kNone) demand(task.activated_by);
   Stream& s = core_.streams()[stream];
+  if (s.now.causes.activated_by.stream != kNone) demand(s.now.causes.activated_by);
   if (s.error) return 0;
-  if (settings_.check_order) begin_order(stream, task);
+  if (settings_.check_order) begin_order(stream, task, s.now.causes);
   auto status = check_operands(*task.effect, memory_, task.serial);
   if (status.ok() && settings_.check_order) {
     const Access access{stream, task.type, task.id, task.name};
@@ -386,7 +401,7 @@ Result<DvtNpuQueue*> Npu::create_queue(uint32_t depth) {
 Status Npu::destroy_queue(DvtNpuQueue* queue) {
   auto index = queue_handles_.resolve(queue, "destroy");
   if (!index.ok()) return std::move(index.status());
-  core_.run_until(host_now_);
+  run_until(host_->now_ps);
   const std::string user = user_of(DVT_NPU_QUEUE_ENQUEUE, DVT_NPU_QUEUE_DEQUEUE, *index);
   if (!user.empty()) {
     return wrong_state(fmt::format("destroy: queue {} is used by {}", *index, user));
@@ -401,7 +416,7 @@ Status Npu::destroy_queue(DvtNpuQueue* queue) {
 Result<uint32_t> Npu::queue_size(DvtNpuQueue* queue) {
   auto index = queue_handles_.resolve(queue, "queue size");
   if (!index.ok()) return index;
-  core_.run_until(host_now_);
+  run_until(host_->now_ps);
   return core_.queues()[*index].size();
 }
 
@@ -430,22 +445,23 @@ Status Npu::take(DvtNpuQueue* queue, void* to, uint64_t bytes, int64_t timeout_u
   auto index = queue_handles_.resolve(queue, "dequeue");
   if (!index.ok()) return std::move(index.status());
   if (to == nullptr && bytes > 0) return misuse("dequeue: destination is NULL");
-  const int64_t begin = host_now_;
+  const int64_t begin = host_->now_ps;
   const int64_t deadline = deadline_of(timeout_us);
-  core_.run_until(host_now_);
+  run_until(host_->now_ps);
   const Queue& q = core_.queues()[*index];
   while (q.size() == 0) {
-    const int64_t next = core_.next_ps();
+    const int64_t next = next_ps();
     if (next == kNever || next > deadline) {
-      host_now_ = deadline != kNever ? deadline : std::max(host_now_, core_.now_ps());
-      core_.run_until(host_now_);
-      return Status(DVT_TIMEOUT, DVT_STAGE_RUN,
-                    fmt::format("dequeue: queue {} is empty after {:.1f} us{}", *index,
-                                static_cast<double>(host_now_ - begin) / 1e6,
-                                next == kNever ? ": " + core_.explain_stuck(4) : ""));
+      host_->now_ps = deadline != kNever ? deadline : std::max(host_->now_ps, core_.now_ps());
+      run_until(host_->now_ps);
+      return Status(
+          DVT_TIMEOUT, DVT_STAGE_RUN,
+          fmt::format("dequeue: queue {} is empty after {:.1f} us{}", *index,
+                      static_cast<double>(host_->now_ps - begin) / 1e6,
+                      next == kNever ? ": " + core_.explain_stuck(4) + explain_others() : ""));
     }
-    core_.run_until(next);
-    host_now_ = std::max(host_now_, next);
+    run_until(next);
+    host_->now_ps = std::max(host_->now_ps, next);
   }
   host_advance(synchronise_ps_);
   if (const TaskRef producer = q.producers.front(); producer.stream != kNone) demand(producer);
@@ -505,6 +521,7 @@ Status Npu::take_async(DvtStream* stream, DvtNpuQueue* queue, void* to, uint64_t
 
 Status Npu::move_item(uint32_t stream, const Task& task, const Access& access) {
   const Effect& effect = *task.effect;
+  const uint64_t ticket = core_.streams()[stream].causes.front().ticket;
   if (task.type == DVT_NPU_QUEUE_ENQUEUE) {
     const auto* begin = static_cast<const std::byte*>(effect.from);
     auto clock = order_.host();
@@ -512,10 +529,10 @@ Status Npu::move_item(uint32_t stream, const Task& task, const Access& access) {
       order_.end(stream, task.id);
       clock = std::make_shared<Clock>(order_.clock(stream));
     }
-    items_[{task.object, task.ticket}] = {{begin, begin + effect.bytes}, std::move(clock)};
+    items_[{task.object, ticket}] = {{begin, begin + effect.bytes}, std::move(clock)};
     return {};
   }
-  const auto item = items_.find({task.object, task.ticket});
+  const auto item = items_.find({task.object, ticket});
   if (item == items_.end()) {
     return wrong_state(
         fmt::format("an item of queue {} is lost: the task that enqueues it was "

@@ -60,7 +60,7 @@ Status Npu::abort_stream(DvtStream* stream) {
   auto index = stream_handles_.resolve(stream, "abort");
   if (!index.ok()) return std::move(index.status());
   if (auto bound = refuse_bound(*index, "abort"); !bound.ok()) return bound;
-  core_.run_until(host_now_);
+  run_until(host_->now_ps);
   core_.abandon(*index, {.code = DVT_CANCELLED,
                          .stage = DVT_STAGE_RUN,
                          .message = fmt::format("stream {} was aborted", *index)});
@@ -89,21 +89,62 @@ Status Npu::callback(DvtStream* stream, void (*function)(void*), void* data) {
 
 // ---- Events ------------------------------------------------------------------------------------
 
+// Ids of destroyed events come back when the tasks that use them have ended.
+Status Npu::wait_for_event_id() {
+  while (!event_handles_.has_room() && held_event_ids_ > 0) {
+    const int64_t next = next_ps();
+    if (next == kNever) {
+      return Status(ErrorDetail{
+          .code = DVT_OUT_OF_RESOURCE,
+          .stage = DVT_STAGE_RUN,
+          .message = fmt::format("no event left, and the {} destroyed ones whose tasks have not "
+                                 "ended will not come free: {}",
+                                 held_event_ids_, core_.explain_stuck(2)),
+          .expected = fmt::format("at most {} events at a time", settings_.parameters.events_max)});
+    }
+    run_until(next);
+    host_->now_ps = std::max(host_->now_ps, next);
+  }
+  return {};
+}
+
 Result<DvtEvent*> Npu::create_event() {
+  auto status = wait_for_event_id();
+  if (!status.ok()) return status;
   auto index = event_handles_.create();
   if (!index.ok()) return std::move(index.status());
-  if (*index >= event_records_.size()) event_records_.resize(*index + 1, kNone);
-  event_records_[*index] = kNone;
+  if (*index >= events_.size()) events_.resize(*index + 1);
+  events_[*index] = {};
   return event_handles_.handle<DvtEvent>(*index);
 }
 
 Status Npu::destroy_event(DvtEvent* event) {
   auto index = event_handles_.resolve(event, "destroy");
   if (!index.ok()) return std::move(index.status());
-  if (event_records_[*index] != kNone) core_.drop_reference(event_records_[*index]);
-  event_records_[*index] = kNone;
-  event_handles_.destroy(*index);
+  Event& e = events_[*index];
+  if (e.record != kNone) core_.drop_reference(e.record);
+  e.record = kNone;
+  e.destroyed = true;
+  event_handles_.retire(*index);
+  if (e.uses == 0 || breaks(Rule::kEventIdIsHeld)) {
+    event_handles_.recycle(*index);
+  } else {
+    ++held_event_ids_;
+  }
   return {};
+}
+
+void Npu::end_use_of_event(uint32_t record) {
+  const uint32_t index = core_.records()[record].event;
+  if (breaks(Rule::kEventIdIsHeld) || --events_[index].uses > 0) return;
+  if (!events_[index].destroyed) return;
+  event_handles_.recycle(index);
+  --held_event_ids_;
+}
+
+void Npu::dropped(const Task& task) {
+  const bool uses = task.type == DVT_NPU_EVENT_RECORD || task.type == DVT_NPU_EVENT_WAIT;
+  if (uses && !task.resident) end_use_of_event(task.object);
 }
 
 Status Npu::submit_synchronisation(uint32_t stream, DvtNpuTaskType type, uint32_t object) {
@@ -112,6 +153,7 @@ Status Npu::submit_synchronisation(uint32_t stream, DvtNpuTaskType type, uint32_
   task.object = object;
   task.op = intern(dvt_npu_task_type_name(type));
   if (type == DVT_NPU_EVENT_RECORD) core_.records()[object].task = {stream, next_task_};
+  if (type <= DVT_NPU_EVENT_WAIT) ++events_[core_.records()[object].event].uses;
   enqueue(stream, std::move(task));
   return {};
 }
@@ -128,8 +170,9 @@ Status Npu::record_event(DvtStream* stream, DvtEvent* event) {
   core_.add_reference(record);  // The task's.
   if (const auto& program = core_.streams()[*s].program)
     core_.records()[record].model = program->model;
-  if (event_records_[*e] != kNone) core_.drop_reference(event_records_[*e]);
-  const uint32_t earlier = std::exchange(event_records_[*e], record);
+  core_.records()[record].event = *e;
+  const uint32_t earlier = std::exchange(events_[*e].record, record);
+  if (earlier != kNone) core_.drop_reference(earlier);
   if (breaks(Rule::kWaitTakesLatestRecord)) move_waits(earlier, record);
   if (breaks(Rule::kRecordCapturesPriorWork)) core_.records()[record].reached = true;
   return submit_synchronisation(*s, DVT_NPU_EVENT_RECORD, record);
@@ -140,7 +183,8 @@ void Npu::move_waits(uint32_t from, uint32_t to) {
   if (from == kNone) return;
   core_.records()[to].waiters = std::exchange(core_.records()[from].waiters, {});
   for (Stream& stream : core_.streams()) {
-    for (Task& task : stream.tasks) {
+    for (size_t t = 0; t < stream.tasks.size(); ++t) {
+      Task& task = stream.tasks[t];
       if (task.type != DVT_NPU_EVENT_WAIT || task.object != from) continue;
       task.object = to;
       core_.add_reference(to);
@@ -155,7 +199,7 @@ Status Npu::wait_event(DvtStream* stream, DvtEvent* event) {
   if (!e.ok()) return std::move(e.status());
   auto status = enter_queue(*s);
   if (!status.ok()) return status;
-  const uint32_t record = event_records_[*e];
+  const uint32_t record = events_[*e].record;
   const auto& program = core_.streams()[*s].program;
   const uint32_t recorder = record == kNone ? kNone : core_.records()[record].model;
   if (recorder != (program == nullptr ? kNone : program->model)) {
@@ -194,8 +238,8 @@ void Npu::see_record(uint32_t record) {
 Result<bool> Npu::query_event(DvtEvent* event) {
   auto e = event_handles_.resolve(event, "query");
   if (!e.ok()) return std::move(e.status());
-  core_.run_until(host_now_);
-  const uint32_t record = event_records_[*e];
+  run_until(host_->now_ps);
+  const uint32_t record = events_[*e].record;
   if (record == kNone) return !breaks(Rule::kUnrecordedIsComplete);
   if (!core_.records()[record].reached) return false;
   if (looks_unfinished(core_.records()[record].task)) return false;
@@ -206,7 +250,7 @@ Result<bool> Npu::query_event(DvtEvent* event) {
 Result<int64_t> Npu::event_time(DvtEvent* event) {
   auto e = event_handles_.resolve(event, "event time");
   if (!e.ok()) return std::move(e.status());
-  const uint32_t record = event_records_[*e];
+  const uint32_t record = events_[*e].record;
   if (record == kNone || !core_.records()[record].reached) {
     return Status(DVT_FAILED_STATE, DVT_STAGE_RUN, fmt::format("event {} is not reached yet", *e));
   }
@@ -240,7 +284,20 @@ Status Npu::destroy_notify(DvtNotify* notify) {
     return Status(DVT_FAILED_STATE, DVT_STAGE_RUN,
                   fmt::format("destroy: notify {} is used by {}", *index, user));
   }
+  for (const Npu* other : host_->devices) {
+    if (other == nullptr) continue;
+    for (const auto& [theirs, elsewhere] : other->imported_) {
+      if (elsewhere.owner != this || elsewhere.notify != notify) continue;
+      const std::string recorder =
+          other->user_of(DVT_NPU_NOTIFY_RECORD, DVT_NPU_NOTIFY_RECORD, theirs);
+      if (recorder.empty()) continue;
+      return Status(DVT_FAILED_STATE, DVT_STAGE_RUN,
+                    fmt::format("destroy: notify {} is used by {} of device {}", *index, recorder,
+                                other->number()));
+    }
+  }
   core_.notifies()[*index].live = false;
+  imported_.erase(*index);
   notify_handles_.destroy(*index);
   return {};
 }
@@ -250,6 +307,17 @@ Status Npu::record_notify(DvtStream* stream, DvtNotify* notify) {
   if (!s.ok()) return std::move(s.status());
   auto n = notify_handles_.resolve(notify, "record");
   if (!n.ok()) return std::move(n.status());
+  if (const auto elsewhere = imported_.find(*n); elsewhere != imported_.end()) {
+    const auto& [owner, theirs] = elsewhere->second;
+    if (owner == nullptr || !owner->notify_handles_.resolve(theirs, "record").ok()) {
+      return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN,
+                    fmt::format("record: the notify that notify {} stands for is destroyed", *n));
+    }
+    if (breaks(Rule::kNotifyCrossesDevices)) {
+      record_elsewhere(*n, {});
+      return {};
+    }
+  }
   auto status = enter_queue(*s);
   if (!status.ok()) return status;
   return submit_synchronisation(*s, DVT_NPU_NOTIFY_RECORD, *n);
@@ -260,6 +328,11 @@ Status Npu::wait_notify(DvtStream* stream, DvtNotify* notify) {
   if (!s.ok()) return std::move(s.status());
   auto n = notify_handles_.resolve(notify, "wait");
   if (!n.ok()) return std::move(n.status());
+  if (imported_.contains(*n)) {
+    return Status(
+        DVT_INVALID_ARGUMENT, DVT_STAGE_RUN,
+        fmt::format("wait: notify {} is of another device and can only be recorded here", *n));
+  }
   auto status = enter_queue(*s);
   if (!status.ok()) return status;
   return submit_synchronisation(*s, DVT_NPU_NOTIFY_WAIT, *n);
@@ -268,12 +341,12 @@ Status Npu::wait_notify(DvtStream* stream, DvtNotify* notify) {
 // ---- Host waits --------------------------------------------------------------------------------
 
 int64_t Npu::deadline_of(int64_t timeout_us) const {
-  if (timeout_us < 0 || timeout_us > (kNever / 2 - host_now_) / 1000000) return kNever;
-  return host_now_ + timeout_us * 1000000;
+  if (timeout_us < 0 || timeout_us > (kNever / 2 - host_->now_ps) / 1000000) return kNever;
+  return host_->now_ps + timeout_us * 1000000;
 }
 
 Status Npu::timeout_error(uint32_t stream, int64_t begin_ps, bool stuck) const {
-  const double elapsed_us = static_cast<double>(host_now_ - begin_ps) / 1e6;
+  const double elapsed_us = static_cast<double>(host_->now_ps - begin_ps) / 1e6;
   // The task to look at: the stream's own head, or, behind it, one that runs and never ends.
   uint32_t culprit = stream;
   if (stuck && core_.streams()[stream].state != StreamState::kRunning) {
@@ -288,25 +361,26 @@ Status Npu::timeout_error(uint32_t stream, int64_t begin_ps, bool stuck) const {
   return Status(ErrorDetail{
       .code = DVT_TIMEOUT,
       .stage = DVT_STAGE_RUN,
-      .message = fmt::format("stream {} is not done after {:.1f} us: {}", stream, elapsed_us,
-                             stuck ? core_.explain_stuck(4) : core_.explain_stream(culprit)),
+      .message = fmt::format(
+          "stream {} is not done after {:.1f} us: {}", stream, elapsed_us,
+          stuck ? core_.explain_stuck(4) + explain_others() : core_.explain_stream(culprit)),
       .node = head.name,
       .op = head.op});
 }
 
 Status Npu::wait_drained(uint32_t stream, int64_t deadline_ps) {
-  const int64_t begin = host_now_;
+  const int64_t begin = host_->now_ps;
   const Stream& s = core_.streams()[stream];
   while (s.queued() > 0) {
-    const int64_t next = core_.next_ps();
+    const int64_t next = next_ps();
     if (next == kNever || next > deadline_ps) {
-      host_now_ = deadline_ps != kNever ? deadline_ps : std::max(host_now_, core_.now_ps());
-      core_.run_until(host_now_);
+      host_->now_ps = deadline_ps != kNever ? deadline_ps : std::max(host_->now_ps, core_.now_ps());
+      run_until(host_->now_ps);
       return timeout_error(stream, begin, next == kNever);
     }
-    core_.run_until(next);
+    run_until(next);
   }
-  host_now_ = std::max(host_now_, s.last_end_ps);
+  host_->now_ps = std::max(host_->now_ps, s.last_end_ps);
   return {};
 }
 

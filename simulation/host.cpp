@@ -116,8 +116,13 @@ double least_ns(const HostGraph& graph) {
       begin = std::max(begin, end);
     }
   }
-  const double device_ns = std::accumulate(graph.device_ns.begin(), graph.device_ns.end(), 0.0);
-  return std::max(end_ns, device_ns);
+  std::vector<double> stream_ns;
+  for (const DeviceCall& call : graph.calls) {
+    if (call.stream >= stream_ns.size()) stream_ns.resize(call.stream + 1, 0);
+    if (call.kind == DeviceCall::Kind::kTask) stream_ns[call.stream] += call.device_ns;
+  }
+  for (const double ns : stream_ns) end_ns = std::max(end_ns, ns);
+  return end_ns;
 }
 
 }  // namespace davit::simulation

@@ -1,9 +1,10 @@
-/* A plug-in: two operators of the domain acme with kernels of their own, and a rewrite that puts
- * one of them in the place of what exporters write out. Built out of tree, against the installed
- * headers alone:
+/* A plug-in: two operators of the domain acme with kernels of their own, a rewrite that puts one of
+ * them in the place of what exporters write out, and how long that one takes on an NPU. Built out
+ * of tree, against the installed headers alone:
  *
  *   cc -std=c11 -O2 -shared -fPIC $(pkg-config --cflags davit) acme.c -o acme.so -lm
  *   davit run swish.onnx --plugin ./acme.so --profile
+ *   davit run swish.onnx --plugin ./acme.so --target ascend
  */
 #include <math.h>
 #include <stdbool.h>
@@ -151,6 +152,36 @@ static const DvtPluginPass passes[] = {
      .version = 1},
 };
 
+/* ---- Device time: how Swish goes through a row of tiles ----------------------------------------
+ *
+ *   for block in 48                        one for each vector core
+ *     for tile in tiles
+ *       load, exp and divide (13 cycles a repeat), store
+ */
+
+enum { TILE_BYTES = 32768, CORES = 48 };
+
+static DvtCode nest_swish(void* data, const DvtTaskCost* cost, DvtLoopNest* nest) {
+  (void)data;
+  const uint64_t tiles = (cost->read_bytes + TILE_BYTES - 1) / TILE_BYTES;
+  nest->cores = DVT_CORES_VECTOR;
+  nest->blocks = tiles < CORES ? (tiles == 0 ? 1 : tiles) : CORES;
+  nest->loop_count = 1;
+  nest->extents[0] = (tiles + nest->blocks - 1) / nest->blocks;
+  nest->step_count = 3;
+  nest->unique_bytes = cost->read_bytes + cost->write_bytes;
+  nest->steps[0] = (DvtNestStep){.kind = DVT_NEST_LOAD, .depth = 1, .amount = TILE_BYTES};
+  nest->steps[1] = (DvtNestStep){.kind = DVT_NEST_VECTOR,
+                                 .dtype = DVT_F32,
+                                 .depth = 1,
+                                 .amount = TILE_BYTES / sizeof(float),
+                                 .passes_x100 = 1300};
+  nest->steps[2] = (DvtNestStep){.kind = DVT_NEST_STORE, .depth = 1, .amount = TILE_BYTES};
+  return DVT_OK;
+}
+
+static const DvtKernelTime times[] = {{.op = "Swish", .nest = nest_swish}};
+
 static const DvtPlugin plugin = {
     .struct_size = sizeof(DvtPlugin),
     .abi_version = DVT_PLUGIN_ABI_VERSION,
@@ -161,6 +192,8 @@ static const DvtPlugin plugin = {
     .operator_count = sizeof operators / sizeof operators[0],
     .passes = passes,
     .pass_count = sizeof passes / sizeof passes[0],
+    .times = times,
+    .time_count = sizeof times / sizeof times[0],
 };
 
 const DvtPlugin* dvt_plugin(void) {

@@ -19,6 +19,7 @@
 
 #include "davit/davit.h"
 #include "davit/device.h"
+#include "davit/loop_nest.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,6 +61,9 @@ typedef struct DvtNpuOptions {
    * is not ordered behind writes or (if it writes) reads, even if they ran in a good order. The
    * error names both tasks. Adversarial mode always checks. */
   uint32_t check_order;
+  /* Another NPU of the same host, or NULL: both then have one host clock and one lock, run in one
+   * order of events, and notifies may cross. It may be destroyed first. */
+  DvtNpu* beside;
 } DvtNpuOptions;
 DVT_API void dvt_npu_options_init(DvtNpuOptions* options);
 
@@ -162,7 +166,11 @@ DVT_API DVT_NODISCARD DvtCode dvt_npu_memset_async(DvtNpu* npu, DvtStream* strea
 DVT_API DVT_NODISCARD DvtCode dvt_npu_host_callback(DvtNpu* npu, DvtStream* stream,
                                                     void (*function)(void* data), void* data);
 
-/* A record captures the work submitted to its stream so far. A wait blocks the later work of its
+/* At most event.max ids are in use at a time. The id of a destroyed event is in use until the
+ * records and waits of it that are queued have ended: creation makes the host wait for that, and
+ * fails with DVT_OUT_OF_RESOURCE when nothing will come free.
+ *
+ * A record captures the work submitted to its stream so far. A wait blocks the later work of its
  * stream until the latest record at the time of the call is reached; later re-records do not move
  * it. Waiting on an event that was never recorded, or is reached already, adds no task. Destroying
  * an event leaves pending waits as they are. */
@@ -188,6 +196,13 @@ DVT_API DVT_NODISCARD DvtCode dvt_npu_notify_record(DvtNpu* npu, DvtStream* stre
                                                     DvtNotify* notify);
 DVT_API DVT_NODISCARD DvtCode dvt_npu_notify_wait(DvtNpu* npu, DvtStream* stream,
                                                   DvtNotify* notify);
+
+/* A notify of another NPU of the same host (DvtNpuOptions.beside), for records on this one: the
+ * stream that waits for it is the owner's. The record arrives after notify.cross_device, and what
+ * the recording stream did before it is done by then. Waiting for it here, or importing an imported
+ * one, is DVT_INVALID_ARGUMENT, and so is recording it when the owner's is destroyed. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_notify_import(DvtNpu* npu, DvtNpu* owner, DvtNotify* notify,
+                                                    DvtNotify** out);
 
 /* Blocks, in virtual time, until the stream's submitted work is done, and returns the first error
  * of its tasks; that error is then cleared. timeout_us < 0: no limit. DVT_TIMEOUT when the limit
@@ -382,6 +397,11 @@ DVT_API uint64_t dvt_npu_operators(const DvtNpu* npu, uint64_t first_task, uint6
 /* Writes all records as CSV under msprof's op_summary column names. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_write_op_summary(const DvtNpu* npu, const char* path,
                                                        DvtError* error);
+
+/* From now on, launches of one operator type take what `kernel` says (davit/loop_nest.h), instead
+ * of what the model makes of their cost. Copied; its functions and data live as long as the NPU. A
+ * later description replaces an earlier one. DVT_FAILED_STATE when the type has been launched. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_describe_kernel(DvtNpu* npu, const DvtKernelTime* kernel);
 
 /* What the cost model says about one launch alone on the device, without running it. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_estimate(const DvtNpu* npu, const DvtTaskCost* cost,

@@ -12,10 +12,10 @@
  *     -> DvtPluginOperator       kernel "acme.MovingAverage"
  *     -> DvtKernel               "acme.MovingAverage.f32", or "acme.MovingAverage" for all dtypes
  *
- * Shapes come from the kernel's infer(), device time from its cost(), attributes from its attribute
- * record: a member takes the node's attribute of its name (an int or ints for 'i', a float or
- * floats for 'f'; a list fills the array from its start). A member NAME_count takes the length of
- * the list NAME. Members without an attribute keep their default.
+ * Shapes come from the kernel's infer(), device time from its cost() or `times`, attributes from
+ * its attribute record: a member takes the node's attribute of its name (an int or ints for 'i', a
+ * float or floats for 'f'; a list fills the array from its start). A member NAME_count takes the
+ * length of the list NAME. Members without an attribute keep their default.
  *
  * Threads  Functions of a plug-in may be called from any thread.
  * Trust    A plug-in is code of the process; nothing confines it. Its record is checked when it is
@@ -27,12 +27,13 @@
 #pragma once
 
 #include "davit/davit.h"
+#include "davit/loop_nest.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { DVT_PLUGIN_ABI_VERSION = 1 };
+enum { DVT_PLUGIN_ABI_VERSION = 2 };
 
 /* In DvtPluginOperator.input_max: as many as the node has. */
 enum { DVT_PLUGIN_VARIADIC = UINT16_MAX };
@@ -80,6 +81,10 @@ typedef struct DvtPlugin {
   size_t operator_count;
   const DvtPluginPass* passes;
   size_t pass_count;
+  /* How long kernels take on the Ascend model, by the name of their operator here. Of those without
+   * one, the model makes what it can of their DvtKernel.cost(). */
+  const DvtKernelTime* times;
+  size_t time_count;
 } DvtPlugin;
 
 /* What a plug-in exports. */

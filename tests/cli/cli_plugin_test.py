@@ -149,6 +149,22 @@ class PluginTest(tool.ToolTest):
                 f"static const DvtPlugin p = {{{body}}};\n"
                 "const DvtPlugin* dvt_plugin(void) { return &p; }\n")
 
+    def test_device_time_of_a_plugin(self):
+        # 2^24 elements in 2048 tiles of 32 KiB, on 48 cores: 43 each. A tile is 128 repeats.
+        #   VEC   43 * (15 + 128 * 13)            = 72197
+        #   MTE2  43 * (147 + 32768 / 51)         = 43 * 790 = 33970
+        #   MTE3  43 * (121 + 32768 / 80)         = 43 * 531 = 22833
+        # 128 MiB at 1320 GB/s take 101.7 us: 183022 cycles, of MTE2 as well.
+        #   body  ceil(183021.5 + 0.05 * 72197)   = 186632 cycles, 103.68 us, and 4.1 us before it
+        nodes = [("Swish", "acme", "swish", ["x"], ["y"])]
+        model = self.path("s.onnx", tool.onnx_model(nodes, [("x", 1, [1 << 24])],
+                                                    [("y", 1, [1 << 24])]))
+        result, document = self.davit_json("run", model, "--plugin", ACME, "--target", "ascend")
+        self.check_passed(result)
+        operators = document["result"]["predicted"]["operators"]
+        swish = next(row for row in operators if row["op"].startswith("acme::Swish"))
+        self.assertAlmostEqual(swish["total_ps"] / 1e6, 103.68 + 4.1, delta=0.05)
+
     def test_a_plugin_is_not_overwritten(self):
         result = davit("compile", self.model(), "-o", ACME, "--plugin", ACME)
         self.check_failed(result, 2, "usage", "are one file")
@@ -178,6 +194,12 @@ class PluginTest(tool.ToolTest):
                 (operator(domain='"ai.onnx"'), "not the plug-in's"),
                 (operator(kernel='"bad.Z"'), "there is no kernel bad.Z"),
                 (operator(since_version="2"), "above its maximum"),
+                ({"time_count": "1"}, "times is NULL"),
+                ({"time_count": "1", "times": "(const DvtKernelTime[]){{0}}"}, "has no operator"),
+                ({"time_count": "1", "times": '(const DvtKernelTime[]){{.op = "K"}}'},
+                 "there is no operator K"),
+                ({"time_count": "1", "times": '(const DvtKernelTime[]){{.op = "K"}}',
+                  **operator()}, "times of K: one of nest and pipes"),
                 (rewrite("(%y)", whole), "pass r: pattern"),
                 (rewrite(whole, "input %z (%y) = Neg (%z) output (%y)"), "input 'z'")):
             path = self.build("bad.so", self.record(**members))

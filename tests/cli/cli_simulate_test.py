@@ -18,6 +18,51 @@ def independent_matmuls(count):
     return tool.onnx_model(nodes, inputs, [("y", 1, [192, 192])])
 
 
+TWO_STREAMS = """davit 1.1 target "ascend:910B2"
+arena 0 align 64
+streams 2 priority [0, 0]
+events 2
+input x: f32[4]
+output y: f32[4]
+device a: f32[4]
+device b: f32[4]
+device c: f32[4]
+
+graph init {
+  CreateStream() {stream=0, priority=0}
+  CreateStream() {stream=1, priority=0}
+  CreateEvent() {event=0}
+  CreateEvent() {event=1}
+}
+
+graph main {
+  a1: a = AllocMemHbm() {bytes=16}
+  b1: b = AllocMemHbm() {bytes=16}
+  c1: c = AllocMemHbm() {bytes=16}
+  copy: LaunchH2DCopy(x, a) stream=0
+  r0: RecordEvent() {event=0} stream=0 after=[copy]
+  w0: WaitEvent() {event=0} stream=1 after=[r0]
+  k0: b = LaunchKernel<Relu.f32>(a) stream=0 after=[copy, w0] cost={kind=vector, dtype=f32, vector_elements=1048576, vector_passes_x100=100, read_bytes=4194304, write_bytes=4194304}
+  k1: c = LaunchKernel<Neg.f32>(a) stream=1 after=[w0, k0]
+  r1: RecordEvent() {event=1} stream=1 after=[k1]
+  w1: WaitEvent() {event=1} stream=0 after=[r1]
+  k2: b = LaunchKernel<Add.f32>(b, c) {axis=-1} stream=0 after=[w1]
+  d: y = LaunchD2HCopy(b) stream=0 after=[k2]
+  s: SyncStream() {stream=0} after=[d]
+  FreeMemHbm(a) after=[s]
+  FreeMemHbm(b) after=[s]
+  FreeMemHbm(c) after=[s]
+}
+
+graph deinit {
+  DestroyEvent() {event=0}
+  DestroyEvent() {event=1}
+  DestroyStream() {stream=0}
+  DestroyStream() {stream=1}
+}
+"""
+
+
 class SimulateTest(tool.ToolTest):
 
     def simulate(self, *arguments):
@@ -68,17 +113,40 @@ class SimulateTest(tool.ToolTest):
         self.assertAlmostEqual(alone["predicted_ns"] * 1000 / predicted["run_ps"], 1, delta=0.002)
         self.assertGreater(alone["device_busy_ns"], 0)
         self.assertEqual([run["schedule"] for run in found["runs"]], ["sequential", "dynamic"])
-        for option in (["--measure"], ["--iterations", "3"], ["--planned-node-ns", "3"]):
+        for option in (["--measure"], ["--planned-node-ns", "3"]):
             self.check_failed(davit("simulate", image, *option), 2, "usage", "would do nothing")
         for option in (["--device-mode", "lazy"], ["--soc-override", "a=b"],
                        ["--device-memory", "direct"]):
             self.check_failed(davit("simulate", model, *option), 2, "usage", "would do nothing")
 
-    def test_shapes_of_run_time_are_refused_on_a_device(self):
+    def ran_ns(self, *arguments):
+        """What the model says a run takes."""
+        result, document = self.davit_json("run", *arguments, "--iterations", "2")
+        self.check_passed(result)
+        return document["result"]["predicted"]["run_ps"] / 1000
+
+    def test_streams_beside_each_other(self):
+        image = self.path("two.txt", TWO_STREAMS)
+        result, document = self.davit_json("simulate", image, "--node-ns", "0")
+        self.check_passed(result)
+        alone = document["result"]["runs"][0]
+        self.assertAlmostEqual(alone["predicted_ns"] / self.ran_ns(image), 1, delta=0.002)
+        self.assertLess(alone["device_busy_ns"], alone["predicted_ns"])
+
+    def test_shapes_of_run_time_on_a_device(self):
         model = self.path("dynamic.onnx", tool.onnx_model(
-            [("NonZero", "", "n", ["x"], ["y"])], [("x", 1, [4])], [("y", 7, [1, 4])]))
-        self.check_failed(davit("simulate", model, "--target", "ascend"), 4, "check",
-                          "sets shapes at run time")
+            [("Relu", "", "r", ["x"], ["h"]), ("MatMul", "", "m", ["h", "w"], ["y"])],
+            [("x", 1, ["n", 64]), ("w", 1, [64, 32])], [("y", 1, ["n", 32])]))
+        inputs = ["--target", "ascend", "--input", "x=random:8x64"]
+        found = self.simulate(model, *inputs, "--node-ns", "0", "--iterations", "5")
+        self.assertIn("more than to drive a device", found["reason"])
+        self.assertEqual([run["schedule"] for run in found["runs"]], ["sequential"])
+        # What the device and the calls take, and what the host computes.
+        ran_ns = self.ran_ns(model, *inputs, "-O0")
+        alone = found["runs"][0]
+        self.assertGreater(alone["predicted_ns"], 0.999 * ran_ns)
+        self.assertLess(alone["predicted_ns"], ran_ns + 1e6)
+        self.assertGreater(alone["device_busy_ns"], 0.3 * ran_ns)
 
     def test_no_time_has_no_shares(self):
         empty = self.path("empty.txt", "davit 1.3 target \"cpu\"\narena 0 align 64\n\n"

@@ -42,6 +42,7 @@ struct DeviceSettings {
   uint64_t seed = 0;
   bool check_order = false;
   const char* soc = nullptr;
+  DvtNpu* beside = nullptr;
 };
 
 inline NpuPtr make_npu(const DeviceSettings& settings = {}) {
@@ -53,6 +54,7 @@ inline NpuPtr make_npu(const DeviceSettings& settings = {}) {
   options.seed = settings.seed;
   if (settings.soc != nullptr) options.soc = settings.soc;
   options.check_order = settings.check_order ? 1 : 0;
+  options.beside = settings.beside;
   options.override = settings.overrides.data();
   options.override_count = settings.overrides.size();
   DvtNpu* npu = nullptr;

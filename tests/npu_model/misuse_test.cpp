@@ -358,6 +358,7 @@ TEST_CASE("op_summary has msprof's columns, one per field, in every row") {
   CHECK(lines[0].find("aic_mac_ratio") != std::string::npos);
   CHECK(lines[1].find("\"a,\"\"b\"\"\"") != std::string::npos);
   CHECK(lines[2].find("MIX_AIC") != std::string::npos);
+  CHECK(lines[3].find(",N/A,N/A,N/A,N/A,N/A,N/A,N/A,") != std::string::npos);  // No operands.
   const auto fields = [](const std::string& text) {
     size_t count = 1;
     bool quoted = false;
@@ -369,6 +370,31 @@ TEST_CASE("op_summary has msprof's columns, one per field, in every row") {
   };
   for (const std::string& text : lines) CHECK(fields(text) == fields(lines[0]));
   CHECK(dvt_npu_write_op_summary(npu.get(), "no_such_folder/x.csv", &error) == DVT_IO_ERROR);
+}
+
+TEST_CASE("op_summary has operands, and no prefixes where cores are combined") {
+  for (const bool combined : {false, true}) {
+    auto npu = make_npu({.soc = combined ? "910A" : "910B2"});
+    DvtStream* stream = make_stream(npu.get());
+    auto* data = make_array<uint8_t>(npu.get(), 16);
+    CHECK(dvt_npu_memset_async(npu.get(), stream, data, 0, 16) == DVT_OK);
+    const Arguments in_place({data, data}, {data}, 16);
+    CHECK(launch(npu.get(), stream, in_place, vector_cost(16), "add") == DVT_OK);
+    CHECK(dvt_npu_stream_synchronize(npu.get(), stream, -1) == DVT_OK);
+    const std::string path = "npu_op_summary_operands_test.csv";
+    DvtError error{};
+    REQUIRE(dvt_npu_write_op_summary(npu.get(), path.c_str(), &error) == DVT_OK);
+    std::FILE* file = std::fopen(path.c_str(), "rb");
+    REQUIRE(file != nullptr);
+    std::string text(8192, ' ');
+    text.resize(std::fread(text.data(), 1, text.size(), file));
+    std::fclose(file);
+    std::remove(path.c_str());
+    CHECK(text.find(",\"16;16\",UINT8;UINT8,ND;ND,\"16\",UINT8,ND,N/A,") != std::string::npos);
+    CHECK((text.find(",aiv_vec_time(us),aiv_vec_ratio,") != std::string::npos) != combined);
+    CHECK((text.find(",total_cycles,vec_time(us),vec_ratio,mac_time(us)") != std::string::npos) ==
+          combined);
+  }
 }
 
 TEST_CASE("operator rows: longest first, shares add up to at most the whole") {

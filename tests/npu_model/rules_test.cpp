@@ -22,11 +22,13 @@ const DvtTaskCost kCube = matmul_cost(16, 16, 16);
 // A device, and shorthands that remember whether a call failed.
 class Bench {
  public:
-  explicit Bench(DvtNpuMode mode, std::vector<const char*> overrides = {}, bool timing_only = false)
+  explicit Bench(DvtNpuMode mode, std::vector<const char*> overrides = {}, bool timing_only = false,
+                 DvtNpu* beside = nullptr)
       : npu_(make_npu({.mode = mode,
                        .timing_only = timing_only,
                        .overrides = std::move(overrides),
-                       .seed = 5})),
+                       .seed = 5,
+                       .beside = beside})),
         npu(npu_.get()) {}
 
   DvtStream* stream(uint32_t priority = 0) { return make_stream(npu, priority); }
@@ -199,6 +201,20 @@ bool callback_is_in_order(DvtNpuMode mode) {
   return b.read(s, data) == 2;
 }
 
+bool callback_holds_stream(DvtNpuMode mode) {
+  Bench b(mode);
+  DvtStream* s = b.stream();
+  uint8_t* data = b.block();
+  b.fill(s, data, 0);
+  b.note(dvt_npu_host_callback(
+      b.npu, s, [](void*) {}, nullptr));
+  b.add(s, data, kNarrow);
+  if (b.finish() != DVT_OK) return false;
+  const auto tasks = tasks_of(b.npu);
+  return tasks[2].start_ps >= tasks[1].end_ps &&
+         tasks[1].end_ps - tasks[1].start_ps == 10'000'000;  // host.callback
+}
+
 // ---- Events and notifies -----------------------------------------------------------------------
 
 bool record_captures_prior_work(DvtNpuMode mode) {
@@ -290,6 +306,57 @@ bool notify_resets(DvtNpuMode mode) {
   return dvt_npu_stream_synchronize(b.npu, waiter, -1) == DVT_TIMEOUT && b.finish() == DVT_TIMEOUT;
 }
 
+// There is one event id. A wait for the destroyed event uses it until its record is reached.
+bool event_id_is_held(DvtNpuMode mode) {
+  Bench b(mode, {"event.max=1"}, true);
+  DvtStream* a = b.stream();
+  DvtEvent* event = make_event(b.npu);
+  b.timed(a, kWide, "slow");
+  b.note(dvt_npu_event_record(b.npu, a, event));
+  b.note(dvt_npu_event_wait(b.npu, b.stream(), event));
+  b.note(dvt_npu_event_destroy(b.npu, event));
+  b.note(dvt_npu_event_create(b.npu, &event));
+  const int64_t created = dvt_npu_host_now_ps(b.npu);
+  return b.finish() == DVT_OK && created >= b.task("slow").end_ps;
+}
+
+// A stream of one device waits for what another one has done.
+bool notify_crosses_devices(DvtNpuMode mode) {
+  Bench waits(mode);
+  Bench works(mode, {}, false, waits.npu);
+  DvtNotify* notify = make_notify(waits.npu);
+  DvtNotify* there = nullptr;
+  waits.note(dvt_npu_notify_import(works.npu, waits.npu, notify, &there));
+  DvtStream* a = works.stream();
+  DvtStream* c = waits.stream();
+  std::array<uint8_t, 16> host{};
+  uint8_t* from = works.block();
+  uint8_t* to = waits.block();
+  waits.note(dvt_npu_notify_wait(waits.npu, c, notify));
+  waits.note(dvt_npu_copy_async(waits.npu, c, DVT_COPY_HOST_TO_DEVICE, to, host.data(), 16, "in"));
+  works.fill(a, from, 6);
+  works.add(a, from, kWide, "slow");
+  works.note(
+      dvt_npu_copy_async(works.npu, a, DVT_COPY_DEVICE_TO_HOST, host.data(), from, 16, "out"));
+  works.note(dvt_npu_notify_record(works.npu, a, there));
+  const int value = waits.read(c, to);
+  const int64_t gap = waits.task("in").start_ps - works.task("out").end_ps;
+  return value == 7 && gap >= 4'000'000 && works.finish() == DVT_OK;  // Three latencies, 4 us.
+}
+
+// Whoever is woken too early looks again.
+bool woken_looks_again(DvtNpuMode mode) {
+  Bench b(mode, {}, true);
+  DvtNotify* notify = make_notify(b.npu);
+  DvtStream* waiter = b.stream();
+  DvtStream* busy = b.stream();
+  b.note(dvt_npu_notify_wait(b.npu, waiter, notify));
+  b.timed(waiter, kCube, "behind");
+  for (int i = 0; i < 100; ++i) b.timed(busy, kNarrow, i == 99 ? "last" : "before");
+  b.note(dvt_npu_notify_record(b.npu, busy, notify));
+  return b.finish() == DVT_OK && b.task("behind").start_ps >= b.task("last").end_ps;
+}
+
 // ---- Cores and engines -------------------------------------------------------------------------
 
 // 47 of 48 vector cores are busy; the next kernel wants all.
@@ -318,6 +385,20 @@ bool all_cores_waits(DvtNpuMode mode) {
 bool mix_needs_vector_cores(DvtNpuMode mode) {
   Bench b(mode, {}, true);
   b.timed(b.stream(), vector_cost(uint64_t{1} << 30), "vector");
+  dvt_npu_host_advance(b.npu, 6'000'000'000);
+  DvtTaskCost mix = matmul_cost(64, 64, 64);
+  mix.vector_elements = 64 * 64;
+  mix.vector_passes_x100 = 100;
+  b.timed(b.stream(), mix, "mix");
+  return b.finish() == DVT_OK && b.task("mix").start_ps >= b.task("vector").end_ps;
+}
+
+// One of two vector cores stays busy.
+bool mix_needs_both_vector_cores(DvtNpuMode mode) {
+  Bench b(mode, {"core.aic=1", "core.aiv=2"}, true);
+  DvtTaskCost one = vector_cost(uint64_t{1} << 28);
+  one.block_dim = 1;
+  b.timed(b.stream(), one, "vector");
   dvt_npu_host_advance(b.npu, 6'000'000'000);
   DvtTaskCost mix = matmul_cost(64, 64, 64);
   mix.vector_elements = 64 * 64;
@@ -387,6 +468,20 @@ bool program_is_reused(DvtNpuMode mode) {
   m.end_on(0);
   for (int i = 0; i < 3; ++i) m.run();
   return b.read(m.caller, data) == 3;
+}
+
+// Ten tasks on a stream whose queue on the device holds four: two more streams are chained.
+bool long_programs_chain(DvtNpuMode mode) {
+  Bench b(mode, {"model.stream_depth=4", "stream.max=4"});
+  Model m(b, 1);
+  uint8_t* data = b.block();
+  b.fill(m.caller, data, 0);
+  for (int i = 0; i < 10; ++i) b.add(m.streams[0], data, kNarrow);
+  m.end_on(0);
+  for (int i = 0; i < 2; ++i) m.run();
+  DvtStream* fifth = nullptr;
+  const bool full = dvt_npu_stream_create(b.npu, 0, &fifth) == DVT_OUT_OF_RESOURCE;
+  return full && b.read(m.caller, data) == 20;
 }
 
 bool active_runs_beside(DvtNpuMode mode) {
@@ -509,6 +604,7 @@ struct Case {
   Rule rule;
   const char* text;
   bool (*holds)(DvtNpuMode mode);
+  DvtNpuMode broken_in = DVT_NPU_PROMPT;  // Where breaking it shows.
 };
 
 constexpr Case kCases[] = {
@@ -520,6 +616,7 @@ constexpr Case kCases[] = {
     {Rule::kStopSkipsRest, "stop on failure", stop_skips_rest},
     {Rule::kContinueRunsRest, "continue on failure", continue_runs_rest},
     {Rule::kCallbackIsInOrder, "a callback is called in stream order", callback_is_in_order},
+    {Rule::kCallbackHoldsStream, "and its stream waits for it", callback_holds_stream},
     {Rule::kRecordCapturesPriorWork, "a record captures prior work", record_captures_prior_work},
     {Rule::kWaitTakesLatestRecord, "a wait takes the latest record", wait_takes_latest_record},
     {Rule::kRecordReleasesAll, "a record releases all who wait", record_releases_all},
@@ -527,13 +624,18 @@ constexpr Case kCases[] = {
     {Rule::kUnrecordedIsComplete, "an unrecorded event is complete", unrecorded_is_complete},
     {Rule::kNotifyReleasesOne, "a notify releases one", notify_releases_one},
     {Rule::kNotifyResets, "a notify resets", notify_resets},
+    {Rule::kNotifyCrossesDevices, "a notify crosses devices", notify_crosses_devices},
+    {Rule::kEventIdIsHeld, "tasks hold the id of their event", event_id_is_held},
+    {Rule::kWokenLooksAgain, "who is woken looks again", woken_looks_again, DVT_NPU_ADVERSARIAL},
     {Rule::kStartsOnAnyCore, "a kernel starts on any core", starts_on_any_core},
     {Rule::kAllCoresWaits, "or waits for all, if asked to", all_cores_waits},
     {Rule::kMixNeedsVectorCores, "a mixed kernel needs both kinds", mix_needs_vector_cores},
+    {Rule::kMixNeedsBothVectorCores, "two vector cores", mix_needs_both_vector_cores},
     {Rule::kBoundTasksStay, "bound tasks wait for an execution", bound_tasks_stay},
     {Rule::kOnlyHeadsStart, "an execution starts the heads", only_heads_start},
     {Rule::kExecutionEndsWithGraph, "and ends with the graph", execution_ends_with_graph},
     {Rule::kProgramIsReused, "executions reuse the tasks", program_is_reused},
+    {Rule::kLongProgramsChain, "long streams are chained", long_programs_chain},
     {Rule::kActiveRunsBeside, "an activated stream runs beside", active_runs_beside},
     {Rule::kTargetIsOfModel, "and is of the same model", target_is_of_model},
     {Rule::kSwitchStopsStream, "a switch stops its stream", switch_stops_stream},
@@ -568,7 +670,7 @@ TEST_CASE("a device that breaks a rule is noticed by that rule's test") {
     INFO(std::string(c.text));
     davit::npu::break_rule(c.rule);
     expects_invariants = false;
-    const bool held = c.holds(DVT_NPU_PROMPT);
+    const bool held = c.holds(c.broken_in);
     davit::npu::break_rule(Rule::kNone);
     expects_invariants = true;
     CHECK_FALSE(held);

@@ -11,27 +11,33 @@
 #include "simulation/host.hpp"
 
 namespace sim = davit::simulation;
+using Kind = sim::DeviceCall::Kind;
 
 namespace {
 
 struct Owned {
   std::vector<uint32_t> offsets = {0}, successors;
   std::vector<uint8_t> lane;
-  std::vector<double> cost_ns, device_ns;
-  std::vector<uint8_t> waits;
+  std::vector<double> cost_ns;
+  std::vector<uint32_t> call_offsets = {0};
+  std::vector<sim::DeviceCall> calls, last_calls;
 
   // Nodes come in order; `to` are its successors.
   void node(double ns, std::initializer_list<uint32_t> to, uint8_t on = DVT_KERNEL_LANE_NORMAL,
-            double task_ns = 0, bool wait = false) {
+            std::initializer_list<sim::DeviceCall> asks = {}) {
     successors.insert(successors.end(), to);
     offsets.push_back(static_cast<uint32_t>(successors.size()));
     cost_ns.push_back(ns);
     lane.push_back(on);
-    device_ns.push_back(task_ns);
-    waits.push_back(wait ? 1 : 0);
+    calls.insert(calls.end(), asks);
+    call_offsets.push_back(static_cast<uint32_t>(calls.size()));
+  }
+  // A node of the launch lane that does nothing but one call.
+  void call(sim::DeviceCall call, std::initializer_list<uint32_t> to) {
+    node(call.host_ns, to, DVT_KERNEL_LANE_LAUNCH, {call});
   }
   [[nodiscard]] sim::HostGraph graph() const {
-    return {{offsets, successors, lane, cost_ns}, device_ns, waits};
+    return {{offsets, successors, lane, cost_ns}, call_offsets, calls, last_calls};
   }
 };
 
@@ -184,9 +190,9 @@ TEST_CASE("memory nodes run one at a time, and nobody waits for them") {
 TEST_CASE("a device: tasks follow each other, and a wait ends with the last") {
   // Each launch takes 1000 on the host and 5000 on the device: the device is busy from 1001 on.
   Owned graph;
-  graph.node(1000, {1}, DVT_KERNEL_LANE_LAUNCH, 5000);
-  graph.node(1000, {2}, DVT_KERNEL_LANE_LAUNCH, 5000);
-  graph.node(500, {}, DVT_KERNEL_LANE_LAUNCH, 0, true);
+  graph.call({.kind = Kind::kTask, .host_ns = 1000, .device_ns = 5000}, {1});
+  graph.call({.kind = Kind::kTask, .host_ns = 1000, .device_ns = 5000}, {2});
+  graph.call({.kind = Kind::kSynchronise, .host_ns = 500}, {});
   sim::Prediction run = sim::simulate_sequential(graph.graph(), kCosts);
   CHECK(run.makespan_ns == doctest::Approx(1001 + 10'000 + 500));
   CHECK(run.device_busy_ns == doctest::Approx(10'000));
@@ -196,14 +202,64 @@ TEST_CASE("a device: tasks follow each other, and a wait ends with the last") {
   CHECK(run.path[2].on_device);
   CHECK(run.path[2].cause == sim::Cause::kDevice);
   CHECK(run.path[3].cause == sim::Cause::kDevice);
-  sim::HostGraph gaps = graph.graph();
-  gaps.device_gap_ns = 50;
-  CHECK(sim::simulate_sequential(gaps, kCosts).makespan_ns ==
+  for (sim::DeviceCall& call : graph.calls) call.gap_ns = 50;
+  CHECK(sim::simulate_sequential(graph.graph(), kCosts).makespan_ns ==
         doctest::Approx(1001 + 5000 + 50 + 5000 + 500));
   // Tasks of 100: the host decides. The second is submitted at 2002.
-  graph.device_ns = {100, 100, 0};
+  for (sim::DeviceCall& call : graph.calls) call.device_ns = 100;
   run = sim::simulate_sequential(graph.graph(), kCosts);
   CHECK(run.makespan_ns == doctest::Approx(2002 + 100 + 500));
+}
+
+TEST_CASE("streams run beside each other, and events order them") {
+  // Stream 0 works from 1001 to 9001 and records until 9051. Stream 1 waits for that until 9081;
+  // its task of 2000 ends at 11081.
+  Owned graph;
+  graph.call({.kind = Kind::kTask, .stream = 0, .host_ns = 1000, .device_ns = 8000}, {1});
+  graph.call({.kind = Kind::kRecord, .stream = 0, .event = 2, .host_ns = 100, .device_ns = 50},
+             {2});
+  graph.call({.kind = Kind::kTask, .stream = 1, .host_ns = 1000, .device_ns = 3000}, {3});
+  graph.call({.kind = Kind::kWait, .stream = 1, .event = 2, .host_ns = 100, .device_ns = 30}, {4});
+  graph.call({.kind = Kind::kTask, .stream = 1, .host_ns = 1000, .device_ns = 2000}, {5});
+  graph.call({.kind = Kind::kSynchronise, .stream = 1, .host_ns = 500}, {});
+  sim::Prediction run = sim::simulate_sequential(graph.graph(), kCosts);
+  CHECK(run.makespan_ns == doctest::Approx(11'081 + 500));
+  CHECK(run.device_busy_ns == doctest::Approx(8000 + 2000));  // That of 3000 is inside.
+  // Launch, its task, the record, the wait, the second task of stream 1, the node that waits.
+  REQUIRE(run.path.size() == 6);
+  for (size_t i = 1; i < 5; ++i) CHECK(run.path[i].on_device);
+  CHECK(run.path[4].node == 4);
+  CHECK(run.path[4].ns == doctest::Approx(2000));
+  CHECK(sim::least_ns(graph.graph()) == doctest::Approx(8000));
+  // A record that is reached when the wait is submitted adds no task: stream 1 ends 2000 after its
+  // first task, or after the submission at 3205.
+  graph.calls[0].device_ns = 10;
+  run = sim::simulate_sequential(graph.graph(), kCosts);
+  CHECK(run.makespan_ns == doctest::Approx(2103 + 3000 + 2000 + 500));
+}
+
+TEST_CASE("the executor waits for streams that no node has waited for") {
+  Owned graph;
+  graph.call({.kind = Kind::kTask, .stream = 1, .host_ns = 100, .device_ns = 900}, {1});
+  graph.node(10, {});
+  graph.last_calls = {{.kind = Kind::kSynchronise, .stream = 1, .host_ns = 30},
+                      {.kind = Kind::kSynchronise, .stream = 0, .host_ns = 30}};
+  CHECK(sim::simulate_sequential(graph.graph(), kFree).makespan_ns == doctest::Approx(1060));
+}
+
+TEST_CASE("a node that submits, waits and goes on: what shapes of run time need") {
+  // 200 of its own, a task of 700 from 300 on, 50 after it, and another from 1150 on.
+  Owned graph;
+  graph.node(450, {1}, DVT_KERNEL_LANE_NORMAL,
+             {{.kind = Kind::kTask, .host_ns = 100, .device_ns = 700},
+              {.kind = Kind::kSynchronise, .host_ns = 50},
+              {.kind = Kind::kTask, .host_ns = 100, .device_ns = 300}});
+  graph.node(1, {});
+  const sim::Prediction run = sim::simulate_sequential(graph.graph(), kFree);
+  CHECK(run.spans[0].end_ns == doctest::Approx(1150));
+  CHECK(run.busy_ns[0] == doctest::Approx(451));
+  CHECK(run.makespan_ns == doctest::Approx(1450));
+  CHECK(run.path.size() >= 3);
 }
 
 TEST_CASE("without costs of its own, every executor keeps the bounds") {
