@@ -163,7 +163,7 @@ Status SimulateCommand::simulate_cpu(Session& session, const OptionSet& options,
   if (Status status = runner->unload(); !status.ok()) return status;
   set_stage("simulate");
   const SimulatedGraph graph = simulated_graph(*model.image, std::move(*times));
-  predict(graph, /*plans=*/true);
+  predict(graph, graph.may_be_planned);
   if (measure_) {
     if (Status status = compare(session, options, model); !status.ok()) return status;
   }

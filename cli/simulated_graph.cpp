@@ -41,9 +41,11 @@ simulation::HostGraph SimulatedGraph::of_values() const {
 SimulatedGraph simulated_graph(const DvtImage& image, std::vector<double> cost_ns) {
   SimulatedGraph made;
   made.graph = &main_of(image);
-  made.reason = exec::reason_to_stay_sequential(image.view, *made.graph);
-  made.dependencies = made.reason.empty() ? exec::dependencies_of(image.view, *made.graph)
-                                          : successors_of(*made.graph);
+  made.reason = exec::reason_to_keep_in_order(image.view, *made.graph);
+  made.dependencies = made.reason.empty()
+                          ? exec::host_dependencies_of(image.view, *made.graph, false)
+                          : successors_of(*made.graph);
+  made.may_be_planned = exec::reason_to_stay_sequential(image.view, *made.graph).empty();
   made.cost_ns = std::move(cost_ns);
   return made;
 }

@@ -139,8 +139,8 @@ class SimulateTest(tool.ToolTest):
             [("x", 1, ["n", 64]), ("w", 1, [64, 32])], [("y", 1, ["n", 32])]))
         inputs = ["--target", "ascend", "--input", "x=random:8x64"]
         found = self.simulate(model, *inputs, "--node-ns", "0", "--iterations", "5")
-        self.assertIn("more than to drive a device", found["reason"])
-        self.assertEqual([run["schedule"] for run in found["runs"]], ["sequential"])
+        self.assertNotIn("reason", found)
+        self.assertEqual({run["schedule"] for run in found["runs"]}, {"sequential", "dynamic"})
         # What the device and the calls take, and what the host computes.
         ran_ns = self.ran_ns(model, *inputs, "-O0")
         alone = found["runs"][0]
