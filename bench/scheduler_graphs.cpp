@@ -140,9 +140,6 @@ Run runs(const std::unique_ptr<mt_topo::Scheduler>& scheduler) {
   };
 }
 
-namespace {
-
-// Nanoseconds for a cache line to go to the other core and back.
 double round_trip_ns() {
   constexpr uint32_t kTurns = 20'000;
   alignas(64) std::atomic<uint32_t> ball{0};
@@ -166,8 +163,6 @@ double round_trip_ns() {
   other.join();
   return took / (kTurns - kTurns / 10.0);
 }
-
-}  // namespace
 
 void add_round_trip(Report& report, const std::string& title) {
   report.add({.metric = title + ": cache line round trip", .value = round_trip_ns(), .unit = "ns"});

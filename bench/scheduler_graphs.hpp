@@ -68,8 +68,9 @@ std::unique_ptr<mt_topo::Scheduler> make(const Graph& graph, const schedule::Pla
 using Run = std::function<void()>;
 Run runs(const std::unique_ptr<mt_topo::Scheduler>& scheduler);
 
-// Nanoseconds for a cache line to go to the other core and back, as a row before the figures of
-// `title` that follow it.
+// Nanoseconds for a cache line to go to the other core and back.
+double round_trip_ns();
+// The same as a row, before the figures of `title` that follow it.
 void add_round_trip(Report& report, const std::string& title);
 
 inline constexpr Timing kTiming = {
