@@ -152,7 +152,8 @@ void measure_empty(Report& report, const std::string& name, const Edges& edges,
   FlowGraph flow(graph);
   TaskGroup group(graph);
   check_counts(graph, {[&] { flow.run(); }, [&] { group.run(); }, runs(planned), runs(dynamic)});
-  const double trip = round_trip_ns();
+  const std::string title = name + ", empty, 2 workers: ";
+  add_round_trip(report, name + ", empty, 2 workers");
   const Contest contest = measure(
       {runs(automatic), runs(planned), runs(dynamic), [&] { flow.run(); }, [&] { group.run(); },
        [&] { hand_loop(graph.steps.data(), graph.count()); }, runs(one), runs(sequential)},
@@ -160,8 +161,6 @@ void measure_empty(Report& report, const std::string& name, const Edges& edges,
   const auto per_node = [&](size_t i) {
     return contest.median_ns[i] / static_cast<double>(graph.count());
   };
-  const std::string title = name + ", empty, 2 workers: ";
-  report.add({.metric = title + "cache line round trip", .value = trip, .unit = "ns"});
   report.add({.metric = title + "sequential",
               .value = per_node(7),
               .unit = "ns/node",
@@ -206,7 +205,7 @@ void measure_busy(Report& report, const std::string& name, const Edges& edges,
   const auto one = make(graph, plan, make_pool(1), Mode::kDynamic, false);
   FlowGraph flow(graph);
   TaskGroup group(graph);
-  const double trip = round_trip_ns();
+  add_round_trip(report, name + ", 1 us, 2 workers");
   Timing timing = kTiming;
   timing.samples = graph.count() > 20'000 ? 9 : 21;
   const Contest contest = measure({runs(planned), runs(dynamic), runs(one), [&] { flow.run(); },
@@ -215,7 +214,6 @@ void measure_busy(Report& report, const std::string& name, const Edges& edges,
   const std::string title = name + ", 1 us, 2 workers: ";
   // What else the machine does only takes away; so the least disturbed samples are judged.
   const auto reached = [&](size_t i) { return contest.best_ns[5] / contest.best_ns[i] / ideal; };
-  report.add({.metric = title + "cache line round trip", .value = trip, .unit = "ns"});
   // Ratios are "more is worse": the peer's share of the ideal is the ideal itself.
   const auto judge = [&](const char* mode, size_t i, double target) {
     report.add({.metric = title + mode + ", share of ideal",
@@ -245,6 +243,7 @@ void measure_open_mp(Report& report, const std::string& name, const Edges& edges
   const Graph graph(name, edges, run_empty, false);
   const auto dynamic = make(graph, graph.plan(2, 2), pool, Mode::kDynamic);
   OpenMpTasks tasks(graph);
+  add_round_trip(report, name + ", empty, 2 workers, OpenMP");
   Timing timing = kTiming;
   timing.samples = 9;
   const Contest contest = measure({runs(dynamic), [&] { tasks.run(); }}, timing);

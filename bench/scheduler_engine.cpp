@@ -23,6 +23,7 @@ using mt_topo::Scheduler;
 
 // Nodes that alternate between the lanes, 1 to 3 workers on what cores there are.
 void measure_lanes(Report& report, const std::string& name, const Edges& edges) {
+  add_round_trip(report, name + ", mixed lanes, empty, dynamic");
   const Graph graph(name, edges, run_empty, true);
   const schedule::Plan plan = graph.plan(2, 2);
   std::vector<std::unique_ptr<Scheduler>> schedulers;
@@ -40,6 +41,7 @@ void measure_lanes(Report& report, const std::string& name, const Edges& edges) 
 }
 
 void measure_starts(Report& report, const std::shared_ptr<Pool>& pool) {
+  add_round_trip(report, "start");
   const Graph small("CNN-like", cnn_like(), run_empty, false);
   const auto scheduler = make(small, small.plan(2, 2), pool, Mode::kAutomatic);
   const Contest contest = measure({runs(scheduler)}, kTiming);
@@ -158,8 +160,7 @@ void measure_hand_over(Report& report, const std::shared_ptr<Pool>& pool) {
   const auto add = [&](const std::string& what, double value) {
     report.add({.metric = "hand-over: " + what, .value = value, .unit = "ns"}, kLimitNs);
   };
-  const double trip = round_trip_ns();
-  report.add({.metric = "hand-over: cache line round trip", .value = trip, .unit = "ns"});
+  add_round_trip(report, "hand-over");
   add("a flag, to a worker that waits for it", flag_ns(pool));
   add("a run, to a helper that spins, planned", call_ns(pool, Mode::kPlanned));
   add("a run, to a helper that spins, dynamic", call_ns(pool, Mode::kDynamic));
@@ -222,6 +223,7 @@ double runs_per_second(std::vector<std::unique_ptr<Scheduler>>& schedulers) {
 }  // namespace
 
 void measure_clients(Report& report, const std::shared_ptr<Pool>& pool) {
+  add_round_trip(report, "clients");
   const Edges edges = layered(20, 100);
   for (const uint32_t clients : {1U, 4U, 16U}) {
     double each_us[2] = {};
@@ -244,6 +246,7 @@ void measure_clients(Report& report, const std::shared_ptr<Pool>& pool) {
 }
 
 void measure_cycles(Report& report, const std::shared_ptr<Pool>& pool) {
+  add_round_trip(report, "cycles");
   constexpr int kCycles = 100'000;
   const Graph graph("wavefront", wavefront(4), run_empty, false);
   const Graph other("wavefront", wavefront(10), run_microsecond, false);

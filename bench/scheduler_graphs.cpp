@@ -164,4 +164,8 @@ double round_trip_ns() {
   return took / (kTurns - kTurns / 10.0);
 }
 
+void add_round_trip(Report& report, const std::string& title) {
+  report.add({.metric = title + ": cache line round trip", .value = round_trip_ns(), .unit = "ns"});
+}
+
 }  // namespace davit::bench

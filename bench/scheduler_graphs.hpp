@@ -70,6 +70,8 @@ Run runs(const std::unique_ptr<mt_topo::Scheduler>& scheduler);
 
 // Nanoseconds for a cache line to go to the other core and back.
 double round_trip_ns();
+// The same as a row, before the figures of `title` that follow it.
+void add_round_trip(Report& report, const std::string& title);
 
 inline constexpr Timing kTiming = {
     .clock = Clock::kWall, .samples = 31, .sample_ns = 1e6, .warm_up_ns = 1e7};

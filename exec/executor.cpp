@@ -301,7 +301,8 @@ Status DvtExecutor::run_shape_nodes(const RunRequest& request) {
 Status DvtExecutor::run_main(const RunRequest& request) {
   const bool on_host = runtime_->device == nullptr;
   const bool parallel = runs_parallel(request);
-  if (parallel && on_host && heap_ == nullptr) return run_main_parallel(request);
+  const bool is_static = heap_ == nullptr && main_.graph->shape_nodes == 0;
+  if (parallel && on_host && is_static) return run_main_parallel(request);
   const bool same_shapes = shapes_valid_;
   const uint32_t first = same_shapes ? main_.graph->shape_nodes : 0;
   // Also when there is no memory for the words of an error, which is an exception.

@@ -189,6 +189,9 @@ std::string DeviceProgram::run(Random& random) {
     if (ends_early && error.code() == DVT_CANCELLED) return "";
     return "a run on the device fails: " + error.text();
   }
+  if (const uint64_t left = executor_->memory(DVT_MEMORY_HEAP).live_bytes; left != 0) {
+    return "the heap has not got " + std::to_string(left) + " bytes back";
+  }
   return output_ == expected_[shape] ? "" : "a run on the device has another result than in order";
 }
 

@@ -266,6 +266,40 @@ TEST_CASE("an image whose Main has no nodes runs at once, by every schedule") {
   }
 }
 
+TEST_CASE("leading shape nodes run before the schedule's nodes, by every schedule") {
+  const TextImage text(R"(davit 1.3 target cpu
+input x: f32[4]
+output y: f32[4]
+const c: f32[4] = {1, 2, 3, 4}
+planned v: f32[4]
+graph main shape_nodes=1 {
+  v = Copy(c)
+  y = t.Add(v, x)
+}
+)");
+  auto pool = Pool::create(2);
+  REQUIRE(pool);
+  for (const uint32_t schedule :
+       {DVT_SCHEDULE_AUTO, DVT_SCHEDULE_SEQUENTIAL, DVT_SCHEDULE_DYNAMIC}) {
+    DvtExecutorOptions options;
+    dvt_executor_options_init(&options);
+    options.pool = pool->get();
+    options.schedule = schedule;
+    auto executor = Executor::create(text.image, &options);
+    INFO(executor.error().text());
+    REQUIRE(executor);
+    const std::array<float, 4> x = {10, 20, 30, 40};
+    std::array<float, 4> y{};
+    REQUIRE(!executor->bind_input(0, std::span<const float>(x)));
+    REQUIRE(!executor->bind_output(0, std::span<float>(y)));
+    for (int run = 0; run < 3; ++run) {
+      y.fill(0);
+      CHECK(!executor->run());
+      CHECK(y == std::array<float, 4>{11, 22, 33, 44});
+    }
+  }
+}
+
 TEST_CASE("a run whose time is up at any node ends there, and the next run is right") {
   const Hooked hooked;
   for (const Setup& setup : kSetups) {
