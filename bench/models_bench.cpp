@@ -1,8 +1,10 @@
 // models_bench: real models on one thread: generated kernels against the reference kernels, and
-// against ONNX Runtime where the Meson option `onnxruntime` names one.
+// against ONNX Runtime where the Meson option `onnxruntime` names one; and on two threads: large
+// operators in pieces by a schedule, against one thread, and against ONNX Runtime with two.
 //
 // DAVIT_MODELS_DIR names the models; those that are not there are left out. Time of the processor,
-// contenders in turn. Outputs are compared once: a fast wrong answer is none.
+// on two threads that of the wall; contenders in turn. Outputs are compared once: a fast wrong
+// answer is none.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -23,6 +25,8 @@ namespace {
 
 constexpr double kGeometricMeanLimit = 0.85;
 constexpr double kModelLimit = 1.10;
+constexpr double kGeometricMeanLimitOfTwo = 0.90;
+constexpr double kModelLimitOfTwo = 1.20;
 
 struct Model {
   const char* name;
@@ -61,19 +65,23 @@ std::vector<float> random_input(size_t count) {
 class Davit {
  public:
   Davit(const std::string& path, const Model& model, const std::vector<std::string>& isas,
-        std::vector<float>& input) {
+        std::vector<float>& input, const davit::Pool* pool = nullptr) {
     davit::compiler::CompileOptions options{.level = davit::passes::Level(3)};
     if (model.input[0] != '\0') options.shapes[model.input] = model.shape;
     options.codegen.isas = isas;
     options.codegen.toolchain.cache_folder = davit::codegen::default_cache_folder();
     options.codegen.toolchain.jobs = 2;
+    if (pool != nullptr) options.workers = options.pieces = pool->workers();
     auto compiled = davit::compiler::compile_onnx_file(path, options);
     if (!compiled.ok()) give_up(compiled.status().to_string());
     bytes_ = std::move(compiled->bytes);
     auto image = davit::Image::borrow(bytes_);
     if (!image) give_up(image.error().text());
     image_.emplace(std::move(*image));
-    auto executor = davit::Executor::create(*image_);
+    DvtExecutorOptions executor_options;
+    dvt_executor_options_init(&executor_options);
+    if (pool != nullptr) executor_options.pool = pool->get();
+    auto executor = davit::Executor::create(*image_, &executor_options);
     if (!executor) give_up(executor.error().text());
     executor_.emplace(std::move(*executor));
     bind(input);
@@ -160,23 +168,64 @@ void measure(davit::bench::Report& report, const Model& model, const std::string
   }
 }
 
+void measure_two(davit::bench::Report& report, const Model& model, const std::string& path,
+                 [[maybe_unused]] GeometricMean& mean) {
+  const auto pool = davit::Pool::create(2);
+  if (!pool) give_up(pool.error().text());
+  size_t count = 1;
+  for (const int64_t dim : model.shape) count *= size_t(dim);
+  std::vector<float> input = random_input(count);
+  const std::vector<std::string> isas = {std::string(davit::exec::best_isa())};
+  Davit two(path, model, isas, input, &*pool);
+  Davit one(path, model, isas, input);
+  std::vector<std::function<void()>> steps = {[&] { two.run(); }, [&] { one.run(); }};
+#ifdef DAVIT_ONNXRUNTIME
+  davit::bench::OnnxRuntime peer(path, 2, {model.shape});
+  peer.input(0) = input;
+  steps.emplace_back([&] { peer.run(); });
+#endif
+  for (const auto& step : steps) step();
+  compare(model.name, one.output(), two.output());
+  const auto contest = davit::bench::measure(
+      steps, {.clock = davit::bench::Clock::kWall, .samples = 21, .warm_up_ns = 2e8});
+  const auto add = [&](const char* name, size_t step, std::optional<double> limit) {
+    report.add({.metric = std::string(model.name) + ", two threads",
+                .value = contest.median_ns[0] / 1e6,
+                .unit = "ms",
+                .peer = name,
+                .peer_value = contest.median_ns[step] / 1e6},
+               limit);
+  };
+  add("one thread", 1, std::nullopt);
+#ifdef DAVIT_ONNXRUNTIME
+  add("ONNX Runtime, two threads", 2, kModelLimitOfTwo);
+  mean.add(contest.median_ns[0] / contest.median_ns[2]);
+#endif
+}
+
+void add_mean(davit::bench::Report& report, const GeometricMean& mean, const char* name,
+              double limit) {
+  if (mean.count == 0) return;
+  report.add({.metric = name, .value = mean.value(), .unit = ""}, limit);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   davit::bench::Report report("models_bench", argc, argv);
   const char* folder = std::getenv("DAVIT_MODELS_DIR");
   if (folder == nullptr) give_up("DAVIT_MODELS_DIR is not set");
-  GeometricMean mean;
+  GeometricMean mean, mean_of_two;
   for (const Model& model : kModels) {
     const std::string path = std::string(folder) + "/" + model.name + ".onnx";
-    if (!report.wants(model.name) || !std::filesystem::exists(path)) continue;
-    measure(report, model, path, mean);
+    const bool one = report.wants(std::string(model.name) + ", one thread");
+    const bool two = report.wants(std::string(model.name) + ", two threads");
+    if (!std::filesystem::exists(path)) continue;
+    if (one) measure(report, model, path, mean);
+    if (two) measure_two(report, model, path, mean_of_two);
   }
-  if (mean.count > 0) {
-    report.add({.metric = "geometric mean of the ratios to ONNX Runtime",
-                .value = mean.value(),
-                .unit = ""},
-               kGeometricMeanLimit);
-  }
+  add_mean(report, mean, "geometric mean of the ratios to ONNX Runtime", kGeometricMeanLimit);
+  add_mean(report, mean_of_two, "geometric mean of the ratios on two threads",
+           kGeometricMeanLimitOfTwo);
   return report.finish();
 }

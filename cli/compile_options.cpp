@@ -267,6 +267,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   options.enabled_passes = enabled_passes_;
   options.only_passes = only_passes_;
   options.workers = static_cast<uint32_t>(workers_);
+  options.pieces = static_cast<uint32_t>(std::max(pieces_, workers_));
   options.node_costs_ns = node_costs_ns_;
   options.external_weights = external_weights_;
   return options;

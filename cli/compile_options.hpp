@@ -31,6 +31,8 @@ class CompileArguments {
   [[nodiscard]] bool takes_external_weights() const { return takes_external_weights_; }
   // For how many workers to lay down a schedule.
   void set_workers(uint32_t workers) { workers_ = workers; }
+  // As many pieces of large operators, also where there is no schedule.
+  void set_pieces(uint32_t pieces) { pieces_ = pieces; }
   // What nodes take, as in compiler::CompileOptions.
   void set_node_costs(std::vector<double> nanoseconds) { node_costs_ns_ = std::move(nanoseconds); }
   // Asked while code is compiled: true stops it.
@@ -62,7 +64,7 @@ class CompileArguments {
   bool plain_sums_ = false;
   std::string save_passes_;
   uint64_t level_ = 2;
-  uint64_t workers_ = 1;
+  uint64_t workers_ = 1, pieces_ = 1;
   bool takes_workers_ = false;
   bool external_weights_ = false;
   bool takes_external_weights_ = false;

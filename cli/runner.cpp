@@ -254,6 +254,10 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                 format_time(total_seconds * 1e9), format_count(report.source_nodes, "source node"),
                 report.folded_nodes, report.dead_nodes, report.aliased_nodes, report.joined_nodes,
                 report.image_nodes);
+  if (report.split_nodes > 0) {
+    session.print("  {} in pieces, for workers to share\n",
+                  format_count(report.split_nodes, "operator"));
+  }
   session.print("  {}constants {}, file {}\n", planned_arena(report),
                 format_bytes(report.constant_bytes), format_bytes(report.file_bytes));
   Json generation = report_generation(session, report);
@@ -277,6 +281,7 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                                  {"folded_nodes", report.folded_nodes},
                                  {"dead_nodes", report.dead_nodes},
                                  {"aliased_nodes", report.aliased_nodes},
+                                 {"split_nodes", report.split_nodes},
                                  {"joined_nodes", report.joined_nodes},
                                  {"image_nodes", report.image_nodes},
                                  {"arena_bytes", report.arena_bytes},

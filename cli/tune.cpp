@@ -39,6 +39,8 @@ class TuneCommand final : public Command {
     uint32_t workers = 0;
     status = count_workers(workers);
     if (!status.ok()) return status;
+    // What is measured has the nodes that are scheduled.
+    execution_.compile().set_pieces(workers);
     auto plain = execution_.open(session, options);
     if (!plain.ok()) return std::move(plain.status());
     auto costs = measure(session, *plain);

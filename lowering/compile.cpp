@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <span>
@@ -14,6 +15,7 @@
 #include "ir/passes/passes.hpp"
 #include "ir/verify.hpp"
 #include "lowering/lower.hpp"
+#include "lowering/split_products.hpp"
 #include "ops/definition.hpp"
 #include "ops/plugin.hpp"
 
@@ -97,6 +99,7 @@ std::string canonical_options(const CompileOptions& options) {
       text += " node-costs=" + digest_text(std::as_bytes(std::span(options.node_costs_ns)));
     }
   }
+  if (options.pieces > 1) text += " pieces=" + std::to_string(options.pieces);
   if (options.external_weights) text += " external-weights";
   if (options.plan_budget_ms != CompileOptions().plan_budget_ms) {
     text += " plan-budget-ms=" + std::to_string(options.plan_budget_ms);
@@ -244,16 +247,18 @@ lowering::ScheduleRequest schedule_request(const CompileOptions& options) {
           .node_costs_ns = options.node_costs_ns};
 }
 
-lowering::Sharing sharing_of(const CompileOptions& options) {
-  lowering::Sharing sharing;
+bool does_in_lowering(std::string_view name, const CompileOptions& options) {
   const passes::SimplifyOptions passes = pass_options(options);
-  for (const passes::LoweringPass& pass : passes::lowering_passes()) {
-    const bool on = passes::is_enabled(pass.name, pass.level, passes);
-    if (pass.name == "view_parts") sharing.view_parts = on;
-    if (pass.name == "join_parts") sharing.join_parts = on;
-    if (pass.name == "work_in_place") sharing.work_in_place = on;
-  }
-  return sharing;
+  return std::any_of(passes::lowering_passes().begin(), passes::lowering_passes().end(),
+                     [&](const passes::LoweringPass& pass) {
+                       return pass.name == name && passes::is_enabled(name, pass.level, passes);
+                     });
+}
+
+lowering::Sharing sharing_of(const CompileOptions& options) {
+  return {.view_parts = does_in_lowering("view_parts", options),
+          .join_parts = does_in_lowering("join_parts", options),
+          .work_in_place = does_in_lowering("work_in_place", options)};
 }
 
 void report_schedule(const lowering::Lowered& lowered, const CompileOptions& options,
@@ -279,18 +284,26 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
   if (!plugin_operators.ok()) return std::move(plugin_operators.status());
   module.plugin_operators = plugin_operators->get();
   if (Status status = prepare_module(module, options, stages, report); !status.ok()) return status;
+  // Pieces that could not lie together would be copied.
+  const lowering::Sharing sharing = sharing_of(options);
+  if (options.pieces > 1 && options.target == DVT_TARGET_CPU && sharing.view_parts &&
+      sharing.join_parts && does_in_lowering("split_products", options) &&
+      !lowering::needs_dynamic_lowering(module)) {
+    auto split = lowering::split_products(module, options.pieces, report.refusals);
+    if (!split.ok()) return std::move(split.status());
+    report.split_nodes = *split;
+  }
   auto generated = generate_code(module, options, **plugin_operators, stages, report);
   if (!generated.ok()) return std::move(generated.status());
 
   stages.start("lower");
   report.is_dynamic = lowering::needs_dynamic_lowering(module);
   const bool ascend = options.target == DVT_TARGET_ASCEND;
-  auto lowered =
-      !report.is_dynamic
-          ? (ascend ? lowering::lower_ascend(module, options.soc)
-                    : lowering::lower_cpu(module, schedule_request(options), sharing_of(options)))
-          : (ascend ? lowering::lower_ascend_dynamic(module, options.soc)
-                    : lowering::lower_cpu_dynamic(module));
+  auto lowered = !report.is_dynamic
+                     ? (ascend ? lowering::lower_ascend(module, options.soc)
+                               : lowering::lower_cpu(module, schedule_request(options), sharing))
+                     : (ascend ? lowering::lower_ascend_dynamic(module, options.soc)
+                               : lowering::lower_cpu_dynamic(module));
   if (!lowered.ok()) return std::move(lowered.status());
   image::ImageModel& model = lowered->model;
   if (*generated != nullptr) model.code = (*generated)->code;

@@ -39,6 +39,9 @@ struct CompileOptions {
   std::vector<std::string> disabled_passes, enabled_passes, only_passes;
   // More than 1: also lay down a schedule for as many workers, where Main can have one and it pays.
   uint32_t workers = 1;
+  // More than 1: large operators are cut into as many pieces, for workers to share
+  // (lowering/split_products.hpp).
+  uint32_t pieces = 1;
   // It pays when it promises at most this part of the time on one worker. Executors, which measure,
   // want 5 % too.
   double schedule_gain = 0.95;
@@ -80,6 +83,7 @@ struct CompileReport {
   std::string cache_problem;                // Why compiled code is not kept; empty where it is.
   std::vector<std::string> external_files;  // Paths of weights beside the model file.
   uint32_t source_nodes = 0, folded_nodes = 0, dead_nodes = 0, aliased_nodes = 0, image_nodes = 0;
+  uint32_t split_nodes = 0;   // Cut into pieces.
   uint32_t joined_nodes = 0;  // See lowering::Lowered.
   bool is_dynamic = false;    // Some shape is set at run time, or there is control flow.
   uint64_t arena_bytes = 0, lower_bound_bytes = 0, constant_bytes = 0, file_bytes = 0;

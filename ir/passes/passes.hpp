@@ -176,8 +176,8 @@ struct Pass {
 // In the order of a round of simplify().
 std::span<const Pass> all_passes();
 
-// What the lowering to static cpu graphs does with memory, in names and levels like those of
-// passes: view_parts, join_parts, work_in_place (lowering/share_memory.hpp).
+// What the lowering to static cpu graphs does, in names and levels like those of passes: split_products
+// (lowering/split_products.hpp); view_parts, join_parts, work_in_place (lowering/share_memory.hpp).
 struct LoweringPass {
   std::string_view name;
   Level level;

@@ -41,6 +41,7 @@ constexpr std::array kPasses = {
     Pass{"fuse_epilogues", fuse_epilogues, Level::kFuse},
 };
 constexpr std::array kLoweringPasses = {
+    LoweringPass{"split_products", Level::kFuse},
     LoweringPass{"view_parts", Level::kFold},
     LoweringPass{"join_parts", Level::kFold},
     LoweringPass{"work_in_place", Level::kFold},

@@ -89,9 +89,11 @@ Status same(const std::vector<NpyArray>& expected, const std::vector<NpyArray>& 
 bool check(const Case& given, uint32_t workers) {
   const std::string name = std::to_string(workers) + " workers: ";
   auto options = given.options;
+  options.level = davit::passes::Level::kFuse;  // With operators in pieces, below.
   const auto plain = davit::compiler::compile_onnx_file(given.model, options);
   if (!plain.ok()) return report(name + "compile", Status(plain.status().detail()));
   options.workers = workers;
+  options.pieces = workers;
   options.schedule_gain = 1;  // Whatever it promises.
   const auto image = davit::compiler::compile_onnx_file(given.model, options);
   if (!image.ok()) return report(name + "compile", Status(image.status().detail()));
