@@ -5,6 +5,9 @@
 namespace davit::alloc {
 
 ObjectPools::~ObjectPools() {
+  for (const Class& of : classes_) {
+    if (of.bottom != nullptr) host_.release(host_.user, of.bottom);
+  }
   while (slabs_ != nullptr) {
     Slab* slab = slabs_;
     slabs_ = slab->next;
@@ -13,6 +16,7 @@ ObjectPools::~ObjectPools() {
 }
 
 void* ObjectPools::carve(size_t kind) {
+  if (!make_room(classes_[kind])) return nullptr;
   const size_t bytes = class_bytes(kind);
   if (rest_bytes_ < bytes) {
     void* place = host_.allocate(host_.user, kSlabBytes);
@@ -25,7 +29,20 @@ void* ObjectPools::carve(size_t kind) {
   void* object = rest_;
   rest_ += bytes;
   rest_bytes_ -= bytes;
+  ++classes_[kind].objects;
   return object;
+}
+
+// For one more object. Nothing is free, so that there is nothing to move.
+bool ObjectPools::make_room(Class& of) {
+  if (of.objects < of.room) return true;
+  const size_t room = of.room == 0 ? kFirstRoom : 2 * of.room;
+  void* place = host_.allocate(host_.user, room * sizeof(void*));
+  if (place == nullptr) return false;
+  if (of.bottom != nullptr) host_.release(host_.user, of.bottom);
+  of.top = of.bottom = static_cast<void**>(place);
+  of.room = room;
+  return true;
 }
 
 void ObjectPools::poison(void* address, size_t bytes) {

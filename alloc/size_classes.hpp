@@ -35,7 +35,10 @@ class ClassSet {
   static constexpr uint32_t kCapacity = 128;
 
   void insert(uint32_t member) { words_[member / 64] |= uint64_t{1} << (member % 64); }
-  void erase(uint32_t member) { words_[member / 64] &= ~(uint64_t{1} << (member % 64)); }
+  // Without a branch that nobody can predict.
+  void erase_if(bool condition, uint32_t member) {
+    words_[member / 64] &= ~(uint64_t{condition} << (member % 64));
+  }
   [[nodiscard]] bool contains(uint32_t member) const {
     return (words_[member / 64] >> (member % 64) & 1) != 0;
   }

@@ -298,15 +298,15 @@ class SpanHeap {
     const Span& span = at(id);
     const SpanId next = span.list_next;
     const SpanId previous = span.list_previous;
-    if ((next | previous) == kNil) {
-      heads_[span.kind] = kNil;
-      if (span.kind != kLast) classes_.erase(span.kind);
+    at(next).list_previous = previous;
+    if (previous != kNil) {
+      at(previous).list_next = next;
       return;
     }
-    at(next).list_previous = previous;
     const uint32_t kind = span.kind;
-    SpanId* const before = previous == kNil ? &heads_[kind] : &at(previous).list_next;
-    *before = next;
+    heads_[kind] = next;
+    // kLast is never in the set, so that erasing it changes nothing.
+    classes_.erase_if(next == kNil, kind);
   }
 
   // The loose span if it may be meant and lies lower, else the other.

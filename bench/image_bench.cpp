@@ -2,7 +2,7 @@
 // time, memory, and whether constants stay where they are.
 //
 // Memory is measured in child processes, because a peak cannot be taken back: VmHWM of the child
-// minus its resident size before the step. Pages of the mapped file count as well.
+// minus its resident size before the step. Pages of the mapped file count as well (user report I7).
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -40,7 +40,9 @@ std::vector<AllocationTrace> model_traces(const std::string& folder);
 AllocationTrace interleaved_trace(const std::vector<AllocationTrace>& models, size_t steps,
                                   uint32_t seed);
 
-// An Allocator has a Handle, Handle allocate(uint32_t bytes) and void free(Handle).
+// An Allocator has a Handle, void allocate(uint32_t bytes, Handle& out) and void free(Handle). A
+// handle is written where it stays: copied, it would be loaded while it is still on its way to
+// memory.
 template <class Allocator>
 class Replay {
  public:
@@ -50,7 +52,7 @@ class Replay {
   void run() {
     for (const TraceStep& step : trace_->steps) {
       if (step.bytes != 0) {
-        handles_[step.slot] = allocator_->allocate(step.bytes);
+        allocator_->allocate(step.bytes, handles_[step.slot]);
       } else {
         allocator_->free(handles_[step.slot]);
       }
@@ -63,7 +65,7 @@ class Replay {
     uint64_t top = 0;
     for (const TraceStep& step : trace_->steps) {
       if (step.bytes != 0) {
-        handles_[step.slot] = allocator_->allocate(step.bytes);
+        allocator_->allocate(step.bytes, handles_[step.slot]);
         top = std::max(top, allocator_->end(handles_[step.slot], step.bytes));
       } else {
         allocator_->free(handles_[step.slot]);

@@ -116,7 +116,67 @@ void MemoryProfiler::report_pool(Table& table, Json& json, const char* name,
                   {"limit_bytes", now.limit_bytes}});
 }
 
-void MemoryProfiler::report(Session& session, size_t top) const {
+// What the engine keeps on the host for itself.
+Json MemoryProfiler::report_host(Session& session, const DvtImage* image) const {
+  Table table({{"engine", Table::Align::kLeft},
+               {"objects"},
+               {"bytes"},
+               {"peak"},
+               {"allocations"},
+               {"mapped"}});
+  Json json = Json::array();
+  const auto add = [&](const char* name, const DvtHostMemory& memory) {
+    table.add_row({name, fmt::format("{}", memory.live_objects), format_bytes(memory.live_bytes),
+                   format_bytes(memory.live_peak_bytes), fmt::format("{}", memory.allocations),
+                   format_bytes(memory.mapped_bytes)});
+    json.push_back({{"engine", name},
+                    {"live_objects", memory.live_objects},
+                    {"live_bytes", memory.live_bytes},
+                    {"live_peak_bytes", memory.live_peak_bytes},
+                    {"allocations", memory.allocations},
+                    {"mapped_bytes", memory.mapped_bytes},
+                    {"allocator", memory.allocator}});
+  };
+  DvtHostMemory memory;
+  dvt_image_host_memory(image, &memory);
+  add("image", memory);
+  dvt_executor_host_memory(executor_, &memory);
+  add("executor", memory);
+  session.print("Kept on the host beside values ({})\n{}", memory.allocator, table.to_text());
+  return json;
+}
+
+// Who held memory when most was live.
+Json MemoryProfiler::report_owners(Session& session, size_t top) const {
+  using Align = Table::Align;
+  Table table({{"owner", Align::kLeft}, {"pool", Align::kLeft}, {"bytes"}, {"blocks"}, {"%"}});
+  const std::vector<Owner> held = owners();
+  Json json = Json::array();
+  for (size_t i = 0; i < held.size(); ++i) {
+    const Owned& owned = held[i].owned;
+    json.push_back({{"owner", held[i].name},
+                    {"pool", held[i].pool},
+                    {"bytes", owned.bytes},
+                    {"blocks", owned.blocks}});
+    if (i >= top) continue;
+    const double share = static_cast<double>(owned.bytes) /
+                         static_cast<double>(std::max<uint64_t>(peak_.bytes(), 1));
+    table.add_row({held[i].name, held[i].pool, format_bytes(owned.bytes),
+                   fmt::format("{}", owned.blocks), format_percent(share)});
+  }
+  if (peak_.origin != nullptr) {  // Something was live.
+    session.print("Most live: {} after node {} ({}); held by ({} of {})\n{}",
+                  format_bytes(peak_.bytes()), peak_.node, printable(peak_place()),
+                  std::min(top, held.size()), held.size(), table.to_text());
+  }
+  return json;
+}
+
+const char* MemoryProfiler::peak_place() const {
+  return *peak_.origin != '\0' ? peak_.origin : peak_.kernel;
+}
+
+void MemoryProfiler::report(Session& session, const DvtImage* image, size_t top) const {
   using Align = Table::Align;
   Table pools({{"pool", Align::kLeft},
                {"live peak"},
@@ -128,7 +188,7 @@ void MemoryProfiler::report(Session& session, size_t top) const {
                {"allocations"},
                {"of the system"},
                {"limit"}});
-  Json json = {{"pools", Json::array()}, {"owners_at_peak", Json::array()}};
+  Json json = {{"pools", Json::array()}};
   const uint64_t planned_peak =
       planned_bytes_.empty() ? 0 : *std::ranges::max_element(planned_bytes_);
   if (arena_bytes_ > 0) {
@@ -142,27 +202,11 @@ void MemoryProfiler::report(Session& session, size_t top) const {
   report_pool(pools, json["pools"], "device", DVT_MEMORY_DEVICE);
   session.print("Memory of values, one observed run after the others\n{}", pools.to_text());
 
-  Table table({{"owner", Align::kLeft}, {"pool", Align::kLeft}, {"bytes"}, {"blocks"}, {"%"}});
-  const std::vector<Owner> held = owners();
-  for (size_t i = 0; i < held.size(); ++i) {
-    const Owned& owned = held[i].owned;
-    json["owners_at_peak"].push_back({{"owner", held[i].name},
-                                      {"pool", held[i].pool},
-                                      {"bytes", owned.bytes},
-                                      {"blocks", owned.blocks}});
-    if (i >= top) continue;
-    const double share = static_cast<double>(owned.bytes) /
-                         static_cast<double>(std::max<uint64_t>(peak_.bytes(), 1));
-    table.add_row({held[i].name, held[i].pool, format_bytes(owned.bytes),
-                   fmt::format("{}", owned.blocks), format_percent(share)});
+  json["owners_at_peak"] = report_owners(session, top);
+  if (peak_.origin != nullptr) {
+    json["peak"] = {{"node", peak_.node}, {"origin", peak_place()}, {"live_bytes", peak_.bytes()}};
   }
-  if (peak_.origin != nullptr) {  // Something was live.
-    const char* where = *peak_.origin != '\0' ? peak_.origin : peak_.kernel;
-    json["peak"] = {{"node", peak_.node}, {"origin", where}, {"live_bytes", peak_.bytes()}};
-    session.print("Most live: {} after node {} ({}); held by ({} of {})\n{}",
-                  format_bytes(peak_.bytes()), peak_.node, printable(where),
-                  std::min(top, held.size()), held.size(), table.to_text());
-  }
+  json["host"] = report_host(session, image);
   session.result()["memory"] = std::move(json);
 }
 

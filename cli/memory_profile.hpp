@@ -30,8 +30,9 @@ class MemoryProfiler {
   // A DvtNodeObserver; user is the MemoryProfiler.
   static void observe(void* user, const DvtNodeEvent* event);
 
-  // Tables of the pools and of who held most when most was live, at most `top` rows, and JSON.
-  void report(Session& session, size_t top) const;
+  // Tables of the pools, of who held most when most was live, at most `top` rows, and of what the
+  // engine keeps on the host; and JSON.
+  void report(Session& session, const DvtImage* image, size_t top) const;
   // Live bytes when each node had ended, one line per node.
   [[nodiscard]] Status write_csv(const std::string& path) const;
   [[nodiscard]] uint64_t dropped() const { return dropped_; }
@@ -60,6 +61,9 @@ class MemoryProfiler {
   void note_peak(const Event& event);
   [[nodiscard]] std::vector<Owner> owners() const;
   void report_pool(Table& table, Json& json, const char* name, DvtMemoryPool pool) const;
+  [[nodiscard]] const char* peak_place() const;  // Precondition: something was live.
+  [[nodiscard]] Json report_owners(Session& session, size_t top) const;
+  [[nodiscard]] Json report_host(Session& session, const DvtImage* image) const;
 
   const DvtExecutor* executor_;
   Watchdog* watchdog_;

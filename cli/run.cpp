@@ -363,7 +363,7 @@ Status RunCommand::observe_memory(Session& session, Runner& runner) {
   auto time_ns = runner.run_observed(&MemoryProfiler::observe, &profiler);
   if (!time_ns.ok()) return std::move(time_ns.status());
   live_bytes_ = profiler.live_bytes();
-  if (memory_) profiler.report(session, execution_.top());
+  if (memory_) profiler.report(session, model_.image.get(), execution_.top());
   if (memory_csv_.empty()) return {};
   Status status = profiler.write_csv(memory_csv_);
   if (!status.ok()) return status;

@@ -147,7 +147,9 @@ Status DvtExecutor::output_tensor(uint32_t index, DvtTensor& tensor, const void*
   }
   const DvtCell& cell = cells_[view_.outputs[index].value];
   tensor = *cell.tensor;
-  data = cell.data;
+  const auto slot = static_cast<uint32_t>(view_.inputs.size()) + index;
+  const davit::exec::Variable* variable = variable_of(slot);
+  data = variable != nullptr ? variable->halves[variable->current] : cell.data;
   return {};
 }
 
@@ -197,10 +199,15 @@ Status DvtExecutor::check_buffer(const PortView& port, const DvtTensor& tensor, 
 }
 
 void DvtExecutor::attach(uint32_t slot, const void* data) {
-  Binding& binding = bindings_[slot];
-  binding.data = static_cast<const std::byte*>(data);
-  binding.bound = true;
+  if (!variables_.empty()) end_variable(slot);
+  bindings_[slot].bound = true;
   ready_ = false;
+  point(slot, data);
+}
+
+// What is bound stays valid: it is checked, or it takes turns with what was.
+void DvtExecutor::point(uint32_t slot, const void* data) {
+  bindings_[slot].data = static_cast<const std::byte*>(data);
   const auto* const offsets = block_.at<uint32_t>(layout_.port_offsets);
   const auto* const values = block_.at<uint32_t>(layout_.port_values);
   for (uint32_t i = offsets[slot]; i < offsets[slot + 1]; ++i) {

@@ -34,6 +34,8 @@ class Block {
   // What map(size) takes from the system.
   static uint64_t rounded(uint64_t size);
 
+  // Taken from the system.
+  [[nodiscard]] uint64_t bytes() const { return size_; }
   template <class T>
   [[nodiscard]] T* at(uint64_t offset) const {
     return reinterpret_cast<T*>(base_ + offset);

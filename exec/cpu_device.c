@@ -195,6 +195,31 @@ static DvtCode cpu_stream_synchronize(DvtDevice* base, DvtStream* stream, int64_
   return check_stream(base, stream);
 }
 
+/* Blocks do not overlap, so that the order of the tree finds the one that has an address, too. */
+static int compare_inside(const void* key, const void* block) {
+  const uintptr_t address = (uintptr_t)((const CpuBlock*)key)->address;
+  const CpuBlock* other = block;
+  const uintptr_t begin = (uintptr_t)other->address;
+  if (address < begin) return -1;
+  return address - begin >= (other->bytes > 0 ? other->bytes : 1);
+}
+
+static DvtCode cpu_check_range(DvtDevice* base, const void* address, uint64_t bytes) {
+  CpuDevice* device = (CpuDevice*)base;
+  const CpuBlock key = {(void*)(uintptr_t)address, 0};
+  pthread_mutex_lock(&device->mutex);
+  CpuBlock** found = tfind(&key, &device->blocks, compare_inside);
+  const CpuBlock block = found != NULL ? **found : (CpuBlock){NULL, 0};
+  pthread_mutex_unlock(&device->mutex);
+  if (block.address == NULL) {
+    return fail(DVT_INVALID_ARGUMENT, "address %p is not allocated on this device", address);
+  }
+  const uint64_t left = block.bytes - ((uintptr_t)address - (uintptr_t)block.address);
+  if (bytes <= left) return DVT_OK;
+  return fail(DVT_INVALID_ARGUMENT, "%llu bytes at %p reach beyond their block: it has %llu there",
+              (unsigned long long)bytes, address, (unsigned long long)left);
+}
+
 static const char* cpu_last_error(DvtDevice* base) {
   (void)base;
   return last_error_text;
@@ -215,6 +240,7 @@ static const DvtDeviceVtable cpu_vtable = {
     .event_wait = cpu_event_wait,
     .stream_synchronize = cpu_stream_synchronize,
     .last_error = cpu_last_error,
+    .check_range = cpu_check_range,
 };
 
 DvtDevice* dvt_cpu_device_create(void) {

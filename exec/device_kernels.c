@@ -226,7 +226,7 @@ static DvtCode run_destroy_event(void* context) {
 
 DvtCode dvt_allocate_on_device(DvtRuntime* runtime, DvtCell* cell, uint64_t bytes,
                                const char* owner) {
-  if (runtime->memory.caches_device) return dvt_device_allocate(&runtime->memory, cell, bytes);
+  if (runtime->memory.active != NULL) return dvt_device_allocate(&runtime->memory, cell, bytes);
   return runtime->device->vtable->malloc(runtime->device, bytes > 0 ? bytes : 1, owner,
                                          &cell->data);
 }

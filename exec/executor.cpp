@@ -152,7 +152,7 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   executor->build_device_tables();
   if (Status status = executor->create_heap(options); !status.ok()) return status;
   if (Status status = executor->choose_device(options); !status.ok()) return status;
-  if (Status status = executor->create_device_cache(options); !status.ok()) return status;
+  if (Status status = executor->create_device_pools(options); !status.ok()) return status;
   auto parallel = davit::exec::Parallel::create(image.view, executor->main_.steps, options);
   if (!parallel.ok()) return std::move(parallel.status());
   executor->parallel_ = std::move(*parallel);
@@ -223,6 +223,7 @@ Status DvtExecutor::unload() {
   if (runtime_->device != nullptr) keep_first(reclaim_all());
   heap_.reset();
   device_cache_.reset();
+  fixed_memory_.reset();
   keep_first(device_status(return_code_, DVT_STAGE_UNLOAD, "returning device memory"));
   return status;
 }
@@ -232,10 +233,10 @@ Status DvtExecutor::run(const RunRequest& request) {
     if (Status status = check_bindings(); !status.ok()) return status;
   }
   RunWatch* watch = request.observer == nullptr ? nullptr : request.observer->watch;
-  if (watch == nullptr) return run_traced(request);
-  watch->begin_run();
+  if (watch != nullptr) watch->begin_run();
   Status status = run_traced(request);
-  watch->end_run(status.code());
+  if (watch != nullptr) watch->end_run(status.code());
+  if (!variables_.empty() && status.ok()) turn_variables();
   return status;
 }
 
@@ -323,7 +324,7 @@ Status DvtExecutor::run_main(const RunRequest& request) {
 }
 
 void DvtExecutor::end_run() {
-  runtime_->memory.caches_device = false;
+  runtime_->memory.active = nullptr;
   if (has_run_) return;
   runtime_->reason[0] = '\0';
   runtime_->memory.failed = nullptr;

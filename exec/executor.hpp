@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "alloc/caching_allocator.h"
+#include "alloc/host_memory.hpp"
 #include "base/status.hpp"
 #include "davit/davit.h"
 #include "exec/block.hpp"
@@ -62,6 +63,15 @@ struct Observer {
   DvtNodeObserver call = nullptr;
   void* user = nullptr;
   RunWatch* watch = nullptr;
+};
+
+// An input and an output that are one thing: two halves that take turns.
+struct Variable {
+  uint32_t input = 0;  // Slots of bindings.
+  uint32_t output = 0;
+  std::byte* halves[2] = {};
+  uint32_t current = 0;  // The half that has the value.
+  Block own;             // What the halves are in, unless the caller has provided it.
 };
 
 // What one run is given.
@@ -101,6 +111,9 @@ struct DvtExecutor {
   davit::Status bind_input(uint32_t index, const void* data, size_t bytes);
   davit::Status bind_output(uint32_t index, void* data, size_t bytes);
   davit::Status bind_arena(void* base, size_t bytes);
+  davit::Status bind_device_memory(void* base, size_t bytes);
+  davit::Status bind_variable(uint32_t input, uint32_t output, void* base, size_t bytes);
+  davit::Status variable(uint32_t input, void*& data) const;
   // The shape comes with the data.
   davit::Status bind_input_tensor(uint32_t index, const DvtTensor& tensor, const void* data);
   davit::Status output_tensor(uint32_t index, DvtTensor& tensor, const void*& data) const;
@@ -108,6 +121,7 @@ struct DvtExecutor {
   void memory(DvtMemoryPool pool, DvtMemoryStatistics& out) const;
   [[nodiscard]] uint64_t live_bytes(DvtMemoryPool pool) const;
   void visit_memory(DvtMemoryPool pool, DvtMemoryVisitor visit, void* user) const;
+  void host_memory(DvtHostMemory& out) const;
   uint64_t trim(uint64_t keep_bytes);
   void schedule(DvtScheduleInfo& out) const { parallel_.describe(out); }
   // Of the runs to come, when they are to be watched. Made once, on demand.
@@ -140,19 +154,30 @@ struct DvtExecutor {
   };
   using Allocator = std::unique_ptr<DvtAllocator, AllocatorDeleter>;
   DvtAllocatorHooks memory_hooks();
-  static davit::Status create_allocator(const DvtAllocatorOptions& options, const char* what,
-                                        Allocator& out);
+  davit::Status create_allocator(const DvtAllocatorOptions& options, const char* what,
+                                 Allocator& out);
   davit::Status create_heap(const DvtExecutorOptions& options);
   static davit::Status check_device_memory(const DvtExecutorOptions& options);
   void give_back(void* address);
-  [[nodiscard]] uint64_t static_device_peak() const;
   void consolidate_device_cache();
-  davit::Status create_device_cache(const DvtExecutorOptions& options);
+  davit::Status create_device_pools(const DvtExecutorOptions& options);
+  davit::Status create_device_cache();
   [[nodiscard]] const DvtAllocator* allocator_of(DvtMemoryPool pool) const;
   // For texts: whose work a value's memory is for.
   [[nodiscard]] const char* owner_of(uint32_t value) const;
   void explain_shortage(davit::ErrorDetail& detail);
   void return_heap_values();
+
+  // exec/executor_segments.cpp: memory of the caller's on the device, and variables.
+  davit::Status check_device_piece(const void* base, size_t bytes, uint64_t needed,
+                                   const char* what, DvtStage stage) const;
+  davit::Status create_fixed_memory(const DvtExecutorOptions& options);
+  davit::Status create_feature_memory(void* base, size_t bytes, Allocator& out);
+  davit::Status check_variable(uint32_t input, uint32_t output, uint64_t half_bytes,
+                               const void* base, size_t bytes) const;
+  [[nodiscard]] const davit::exec::Variable* variable_of(uint32_t slot) const;
+  void end_variable(uint32_t slot);
+  void turn_variables();
 
   davit::Status choose_device(const DvtExecutorOptions& options);
   [[nodiscard]] davit::Status check_bodies() const;
@@ -164,6 +189,7 @@ struct DvtExecutor {
   davit::Status check_buffer(const davit::exec::PortView& port, const DvtTensor& tensor,
                              const void* data, size_t bytes) const;
   void attach(uint32_t slot, const void* data);
+  void point(uint32_t slot, const void* data);
   davit::Status bind_dynamic_output(uint32_t index, void* data, size_t bytes);
   davit::Status bind(const davit::exec::PortView& port, uint32_t slot, const void* data,
                      size_t bytes);
@@ -200,6 +226,7 @@ struct DvtExecutor {
   davit::Status reclaim_all();
   [[nodiscard]] bool lost_device_in_fork() const;
 
+  davit::alloc::HostMemory host_memory_;  // Of all that follows.
   davit::exec::SharedImage image_;
   const davit::exec::ImageView& view_;
   davit::exec::Layout layout_;
@@ -209,7 +236,9 @@ struct DvtExecutor {
   davit::exec::Binding* bindings_;
   std::byte* arena_ = nullptr;  // Of planned values: in block_, or the caller's.
   davit::exec::StepList init_, main_, deinit_;
-  std::vector<davit::exec::StepList> bodies_;  // By graph; empty for graphs that are no body.
+  // By graph; empty for graphs that are no body.
+  std::pmr::vector<davit::exec::StepList> bodies_{&host_memory_};
+  std::pmr::vector<davit::exec::Variable> variables_{&host_memory_};
 
   Allocator heap_;
   // Main's leading shape nodes have run for the shapes that are bound.
@@ -229,7 +258,10 @@ struct DvtExecutor {
   std::unique_ptr<DvtDevice, davit::exec::DeviceDeleter> own_device_;
   DvtCode return_code_ = DVT_OK;  // The first failure of the device to take back what was cached.
   uint64_t consolidated_bytes_ = 0;  // Of the last consolidation: the most that had been live.
+  uint64_t device_bytes_max_ = 0;    // DvtExecutorOptions.device_bytes_max.
+  void* feature_base_ = nullptr;     // What device_cache_ is over, if it is the caller's.
   Allocator device_cache_;           // Gives its ranges back to the device, so it goes first.
+  Allocator fixed_memory_;           // Over what the caller has provided for Init.
   pid_t owner_pid_ = 0;  // The process that made this; a device does not survive fork().
   bool loaded_ = false;
   bool has_run_ = false;           // The last run's outputs can be read.

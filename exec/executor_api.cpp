@@ -88,7 +88,9 @@ void dvt_executor_options_init(DvtExecutorOptions* options) {
               .workers_max = 0,
               .device_bytes_max = 0,
               .device_memory = DVT_DEVICE_MEMORY_CACHED,
-              .huge_pages = DVT_HUGE_PAGES_AUTO};
+              .huge_pages = DVT_HUGE_PAGES_AUTO,
+              .device_fixed = nullptr,
+              .device_fixed_bytes = 0};
 }
 
 DvtCode dvt_executor_create(DvtImage* image, const DvtExecutorOptions* options, DvtExecutor** out,
@@ -142,6 +144,31 @@ DvtCode dvt_executor_bind_arena(DvtExecutor* executor, void* base, size_t bytes,
   });
 }
 
+DvtCode dvt_executor_bind_device_memory(DvtExecutor* executor, void* base, size_t bytes,
+                                        DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    return executor->bind_device_memory(base, bytes);
+  });
+}
+
+DvtCode dvt_executor_bind_variable(DvtExecutor* executor, uint32_t input, uint32_t output,
+                                   void* base, size_t bytes, DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    return executor->bind_variable(input, output, base, bytes);
+  });
+}
+
+DvtCode dvt_executor_variable(const DvtExecutor* executor, uint32_t input, void** data,
+                              DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    if (data == nullptr) return null_argument("data");
+    return executor->variable(input, *data);
+  });
+}
+
 DvtCode dvt_executor_bind_input_tensor(DvtExecutor* executor, uint32_t index,
                                        const DvtTensor* tensor, const void* data, DvtError* error) {
   return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
@@ -181,6 +208,12 @@ uint64_t dvt_executor_live_bytes(const DvtExecutor* executor, DvtMemoryPool pool
 void dvt_executor_visit_memory(const DvtExecutor* executor, DvtMemoryPool pool,
                                DvtMemoryVisitor visit, void* user) {
   if (executor != nullptr && visit != nullptr) executor->visit_memory(pool, visit, user);
+}
+
+void dvt_executor_host_memory(const DvtExecutor* executor, DvtHostMemory* out) {
+  if (out == nullptr) return;
+  *out = {};
+  if (executor != nullptr) executor->host_memory(*out);
 }
 
 uint64_t dvt_executor_trim(DvtExecutor* executor, uint64_t keep_bytes) {

@@ -91,7 +91,7 @@ Status DvtExecutor::run_main_on_device(const RunRequest& request, uint32_t first
   } bracket{device};
   // Until it is known that there is nothing to recover from.
   recovery_pending_ = true;
-  runtime_->memory.caches_device = device_cache_ != nullptr;
+  runtime_->memory.active = device_cache_.get();
   Status status = runs_parallel(request) ? run_lanes_apart(request)
                                          : run_steps(main_, DVT_STAGE_RUN, request, first);
   if (status.ok()) status = join_streams();

@@ -6,6 +6,7 @@
 
 #include "base/address_sanitizer.h"
 #include "base/checked.hpp"
+#include "exec/device_memory.hpp"
 #include "exec/executor.hpp"
 
 using davit::ErrorDetail;
@@ -39,7 +40,10 @@ DvtAllocatorHooks DvtExecutor::memory_hooks() {
 Status DvtExecutor::create_allocator(const DvtAllocatorOptions& options, const char* what,
                                      Allocator& out) {
   DvtAllocator* allocator = nullptr;
-  if (const DvtCode code = dvt_allocator_create(&options, &allocator); code != DVT_OK) {
+  const DvtMetadataMemory metadata = host_memory_.metadata();
+  DvtAllocatorOptions accounted = options;
+  accounted.metadata = &metadata;
+  if (const DvtCode code = dvt_allocator_create(&accounted, &allocator); code != DVT_OK) {
     return {code, DVT_STAGE_LOAD, std::string("no memory for ") + what};
   }
   out.reset(allocator);
@@ -91,33 +95,11 @@ void DvtExecutor::give_back(void* address) {
   static_cast<void>(again);
 }
 
-// What Main allocates on the device at most, as far as sizes are known before it runs.
-uint64_t DvtExecutor::static_device_peak() const {
-  const GraphView& graph = *main_.graph;
-  std::vector<uint64_t> bytes(view_.values.count);
-  uint64_t live = 0;
-  uint64_t peak = 0;
-  for (uint32_t node = 0; node < graph.node_count; ++node) {
-    const DvtDeviceNode kind = dvt_device_node(view_.kernels[graph.kernel[node]]);
-    if (kind == DVT_NODE_ALLOC) {
-      DvtAllocAttributes attributes;
-      std::memcpy(&attributes, graph.attributes_of(node).data(), sizeof attributes);
-      const auto asked = static_cast<uint64_t>(attributes.bytes);  // Verifier: not negative.
-      const auto total = davit::checked_add(live, davit::checked_align(asked, 64).value_or(0));
-      if (!total) return 0;
-      bytes[graph.outputs_of(node)[0]] = *total - live;
-      live = *total;
-      peak = std::max(peak, live);
-    } else if (kind == DVT_NODE_FREE) {
-      live -= std::exchange(bytes[graph.inputs_of(node)[0]], 0);
-    }
-  }
-  return peak;
-}
-
 // Ranges that a run has added one by one become one that holds all, once for every new peak.
 void DvtExecutor::consolidate_device_cache() {
   if (device_cache_ == nullptr) return;
+  // What is parked is merged, so that every run finds the caller's memory as the first one did.
+  if (feature_base_ != nullptr) dvt_allocator_trim(device_cache_.get(), UINT64_MAX);
   DvtAllocatorStatistics now;
   dvt_allocator_statistics(device_cache_.get(), &now);
   if (now.segments < 2 || now.live_bytes != 0 || now.live_peak_bytes <= consolidated_bytes_) return;
@@ -125,9 +107,16 @@ void DvtExecutor::consolidate_device_cache() {
   dvt_allocator_trim(device_cache_.get(), 0);
 }
 
-Status DvtExecutor::create_device_cache(const DvtExecutorOptions& options) {
+Status DvtExecutor::create_device_pools(const DvtExecutorOptions& options) {
   if (Status status = check_device_memory(options); !status.ok()) return status;
+  if (Status status = create_fixed_memory(options); !status.ok()) return status;
+  device_bytes_max_ = options.device_bytes_max;
   if (runtime_->device == nullptr || options.device_memory == DVT_DEVICE_MEMORY_DIRECT) return {};
+  return create_device_cache();
+}
+
+// Over what the device gives.
+Status DvtExecutor::create_device_cache() {
   DvtMemorySource source = dvt_device_source(runtime_->device);
   source.user = this;
   source.reserve = [](void* self, uint64_t bytes, uint64_t alignment, void** out) {
@@ -146,8 +135,8 @@ Status DvtExecutor::create_device_cache(const DvtExecutorOptions& options) {
   };
   DvtAllocatorOptions cache;
   dvt_allocator_options_init(&cache);
-  cache.limit_bytes = options.device_bytes_max;
-  cache.expected_bytes = static_device_peak();
+  cache.limit_bytes = device_bytes_max_;
+  cache.expected_bytes = davit::exec::peak_device_bytes(view_);
   cache.source = &source;
   cache.hooks = &hooks;
   Status status = create_allocator(cache, "a cache of device memory", device_cache_);
@@ -198,6 +187,12 @@ const DvtAllocator* DvtExecutor::allocator_of(DvtMemoryPool pool) const {
   return pool == DVT_MEMORY_DEVICE ? device_cache_.get() : heap_.get();
 }
 
+void DvtExecutor::host_memory(DvtHostMemory& out) const {
+  host_memory_.statistics(out);
+  out.mapped_bytes = block_.bytes();
+  for (const davit::exec::Variable& variable : variables_) out.mapped_bytes += variable.own.bytes();
+}
+
 void DvtExecutor::memory(DvtMemoryPool pool, DvtMemoryStatistics& out) const {
   out = {};
   const DvtAllocator* allocator = allocator_of(pool);
@@ -242,7 +237,7 @@ uint64_t DvtExecutor::trim(uint64_t keep_bytes) {
   uint64_t given = heap_ != nullptr ? dvt_allocator_trim(heap_.get(), keep_bytes) : 0;
   // Tasks that have not ended may still use what a failed run has freed.
   const bool at_rest = !recovery_pending_ && !lost_device_in_fork();
-  if (device_cache_ != nullptr && at_rest) {
+  if (device_cache_ != nullptr && feature_base_ == nullptr && at_rest) {
     given += dvt_allocator_trim(device_cache_.get(), keep_bytes);
   }
   return given;

@@ -12,12 +12,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "alloc/host_memory.hpp"
 #include "base/status.hpp"
 #include "davit/davit.h"
 #include "davit/kernel.h"
@@ -173,6 +175,13 @@ struct ProvenanceView {
 };
 
 struct ImageView {
+  explicit ImageView(std::pmr::memory_resource& memory)
+      : inputs(&memory),
+        outputs(&memory),
+        kernel_refs(&memory),
+        kernels(&memory),
+        graphs(&memory) {}
+
   uint16_t version_major = 0;
   uint16_t version_minor = 0;
   DvtTarget target = DVT_TARGET_CPU;
@@ -188,10 +197,11 @@ struct ImageView {
   StringTable strings;
 
   // Small tables, owned.
-  std::vector<PortView> inputs, outputs;
-  std::vector<KernelRefView> kernel_refs;
-  std::vector<const DvtKernel*> kernels;  // Resolved kernel_refs; see OpenOptions::resolve_kernels.
-  std::vector<GraphView> graphs;
+  std::pmr::vector<PortView> inputs, outputs;
+  std::pmr::vector<KernelRefView> kernel_refs;
+  // Resolved kernel_refs; see OpenOptions::resolve_kernels.
+  std::pmr::vector<const DvtKernel*> kernels;
+  std::pmr::vector<GraphView> graphs;
   uint32_t init = kNone;    // In graphs, or kNone.
   uint32_t main = kNone;    // In graphs; always there.
   uint32_t deinit = kNone;  // In graphs, or kNone.
@@ -276,11 +286,13 @@ Result<Mapping> map_file(const std::string& path, bool prefault);
 
 // The opaque type of davit.h. One reference belongs to whoever opened it, one to each executor.
 struct DvtImage {
-  davit::exec::ImageView view;
-  davit::exec::CodeSegment code;            // Loaded; empty when there is none.
-  davit::exec::Mapping mapping;             // Of an image opened from a file.
-  davit::exec::Mapping weights;             // Of a file of external weights.
-  std::vector<std::byte> metadata_storage;  // Of an image whose memory was not aligned.
+  davit::alloc::HostMemory memory;  // Of all that follows, but for mappings.
+  davit::exec::ImageView view{memory};
+  davit::exec::CodeSegment code;  // Loaded; empty when there is none.
+  davit::exec::Mapping mapping;   // Of an image opened from a file.
+  davit::exec::Mapping weights;   // Of a file of external weights.
+  // Of an image whose memory was not aligned.
+  std::pmr::vector<std::byte> metadata_storage{&memory};
   mutable std::atomic<uint32_t> references{1};
 };
 

@@ -1,9 +1,11 @@
 // image_api.cpp: the image half of davit.h. Nothing throws across it.
 #include <cstring>
 #include <new>
+#include <span>
 #include <string>
 
 #include "exec/api_error.hpp"
+#include "exec/device_memory.hpp"
 #include "exec/image.hpp"
 
 using davit::Result;
@@ -75,7 +77,7 @@ DvtCode open_image(const DvtImageOptions* options, DvtImage** out, DvtError* err
   }
 }
 
-DvtCode port_info(const ImageView& view, const std::vector<PortView>& ports, const char* what,
+DvtCode port_info(const ImageView& view, std::span<const PortView> ports, const char* what,
                   uint32_t index, DvtPortInfo* out, DvtError* error) {
   if (out == nullptr || index >= ports.size()) {
     const std::string message = out == nullptr ? std::string("out must not be NULL")
@@ -101,7 +103,7 @@ DvtCode port_info(const ImageView& view, const std::vector<PortView>& ports, con
   return DVT_OK;
 }
 
-uint32_t find_port(const ImageView& view, const std::vector<PortView>& ports, const char* name) {
+uint32_t find_port(const ImageView& view, std::span<const PortView> ports, const char* name) {
   if (name == nullptr) return DVT_NO_INDEX;
   for (uint32_t i = 0; i < ports.size(); ++i) {
     if (std::strcmp(view.strings[ports[i].name], name) == 0) return i;
@@ -187,4 +189,28 @@ void dvt_image_info(const DvtImage* image, DvtImageInfo* out) {
           .source_name = view.provenance.source_name,
           .source_digest = view.provenance.source_digest,
           .options = view.provenance.options};
+}
+
+DvtCode dvt_image_device_memory(const DvtImage* image, DvtDeviceMemoryNeeds* out, DvtError* error) {
+  if (image == nullptr || out == nullptr) {
+    return report(DVT_INVALID_ARGUMENT, DVT_STAGE_LOAD, "image and out must not be NULL", error);
+  }
+  *out = {};
+  try {
+    Result<DvtDeviceMemoryNeeds> needs = davit::exec::device_memory_needs(image->view);
+    if (!needs.ok()) return report(needs.status(), error);
+    *out = *needs;
+    davit::exec::clear_error(error);
+    return DVT_OK;
+  } catch (const std::bad_alloc&) {
+    return davit::exec::out_of_memory(error, DVT_STAGE_LOAD, "no memory to replay Main");
+  }
+}
+
+void dvt_image_host_memory(const DvtImage* image, DvtHostMemory* out) {
+  if (out == nullptr) return;
+  *out = {};
+  if (image == nullptr) return;
+  image->memory.statistics(*out);
+  out->mapped_bytes = image->mapping.bytes().size() + image->weights.bytes().size();
 }

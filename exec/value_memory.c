@@ -41,9 +41,12 @@ void dvt_heap_release(DvtValueMemory* memory, DvtBlock block) {
 }
 
 DvtCode dvt_device_allocate(DvtValueMemory* memory, DvtCell* cell, uint64_t bytes) {
-  return allocate(memory, memory->device, cell, bytes);
+  return allocate(memory, memory->active, cell, bytes);
 }
 
 void dvt_device_free(DvtValueMemory* memory, DvtCell* cell) {
-  (void)dvt_allocator_release(memory->device, dvt_take_block(memory, cell).id);
+  const DvtBlock block = dvt_take_block(memory, cell);
+  const uintptr_t address = (uintptr_t)block.address;
+  const bool is_fixed = address >= memory->fixed_begin && address < memory->fixed_end;
+  (void)dvt_allocator_release(is_fixed ? memory->fixed : memory->device, block.id);
 }

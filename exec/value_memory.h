@@ -1,10 +1,11 @@
 /* value_memory.h: memory of values whose size is known at run time only: heap values in host
- * memory, and what AllocMemHbm nodes of Main ask a device for. What Init allocates on a device is
- * asked for once and never used again, so that a cache would only be in its way.
+ * memory, and what AllocMemHbm nodes ask a device for. What Init allocates on a device is asked for
+ * once and never used again, so that a cache would only be in its way: it comes from the device
+ * itself, or from memory that the caller has allocated there.
  *
- * Every executor has a caching allocator (alloc/caching_allocator.h) for each of the two. A value
- * owns at most one block; which one, a column beside the cells says, since a cell has room for the
- * address alone:
+ * Every executor has a caching allocator (alloc/caching_allocator.h) for each of these that it
+ * needs. A value owns at most one block; which one, a column beside the cells says, since a cell
+ * has room for the address alone:
  *
  *   cells    | tensor, data | tensor, data | ...
  *   blocks   | id           | 0            | ...    0: data is a view, planned, bound, or nothing
@@ -28,18 +29,22 @@ extern "C" {
 
 typedef struct DvtValueMemory {
   DvtAllocator* heap;   /* NULL: no value is dynamic. */
-  DvtAllocator* device; /* NULL: all Alloc nodes call the device. */
+  DvtAllocator* device; /* Of Main. NULL: its Alloc nodes call the device. */
+  DvtAllocator* fixed;  /* Of Init, over memory of the caller's. NULL: as above. */
+  uintptr_t fixed_begin, fixed_end;
   const DvtCell* cells;
   uint64_t* blocks; /* [values] */
   /* Of the last failure, until somebody has told about it. */
   const DvtAllocator* failed;
   uint64_t failed_bytes;
   uint32_t failed_value;
-  bool caches_device; /* Alloc nodes of the graph that is running use `device`. */
+  DvtAllocator*
+      active; /* Which of the two Alloc nodes of the graph that is running use, or NULL. */
 } DvtValueMemory;
 
 /* Points cell->data at `bytes` bytes, aligned to 64. The value owned nothing before. */
 DVT_NODISCARD DvtCode dvt_heap_allocate(DvtValueMemory* memory, DvtCell* cell, uint64_t bytes);
+/* The same on a device. Precondition: active is not NULL. */
 DVT_NODISCARD DvtCode dvt_device_allocate(DvtValueMemory* memory, DvtCell* cell, uint64_t bytes);
 
 /* In use by values; of no allocator: 0. */

@@ -273,7 +273,7 @@ Status read_port(const schema::Port& table, ValueKind kind, const char* label, u
 
 Status read_ports(const flatbuffers::Vector<flatbuffers::Offset<schema::Port>>* table,
                   ValueKind kind, const char* label, const ImageView& view,
-                  std::vector<PortView>& ports) {
+                  std::pmr::vector<PortView>& ports) {
   const uint32_t count = table == nullptr ? 0 : table->size();
   if (count > kPortsMax) return broken("%s: %u ports, more than %u", label, count, kPortsMax);
   ports.resize(count);
@@ -297,7 +297,7 @@ Status check_port_values(const ImageView& view) {
     const ValueKind kind = view.values.kind[i];
     if (kind != ValueKind::kInput && kind != ValueKind::kOutput) continue;
     const bool input = kind == ValueKind::kInput;
-    const std::vector<PortView>& ports = input ? view.inputs : view.outputs;
+    const std::pmr::vector<PortView>& ports = input ? view.inputs : view.outputs;
     const uint64_t port = view.values.offset[i];
     if (port >= ports.size()) {
       return broken("values.offset[%u]: there is no %s %llu", i, input ? "input" : "output",

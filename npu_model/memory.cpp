@@ -189,6 +189,12 @@ Block* Memory::find(const void* address, uint64_t bytes, uint64_t serial) {
   return const_cast<Block*>(std::as_const(*this).find(address, bytes, serial));
 }
 
+Status Memory::check_range(const void* address, uint64_t bytes) const {
+  if (find(address, bytes, UINT64_MAX) != nullptr) return {};
+  return Status(DVT_INVALID_ARGUMENT, DVT_STAGE_BIND,
+                fmt::format("{}: {}", fmt::ptr(address), explain(address, bytes)));
+}
+
 void Memory::note_write(const void* address, const Access& task) {
   const auto it = blocks_.upper_bound(number(address));
   if (it == blocks_.begin() || at(address) == nullptr) return;

@@ -73,6 +73,8 @@ class Memory {
   // Why find() gave null: "freed memory (was of ...)", "... reach beyond the block of ...", "not
   // device memory".
   [[nodiscard]] std::string explain(const void* address, uint64_t bytes) const;
+  // Whether [address, address + bytes) lies in a live block; says why not.
+  [[nodiscard]] Status check_range(const void* address, uint64_t bytes) const;
   // A task wrote to the block that holds `address`.
   void note_write(const void* address, const Access& task);
   // True when any byte lies in a live block.

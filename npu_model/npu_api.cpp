@@ -86,6 +86,10 @@ DvtDeviceVtable adapter(const char* name) {
     npu_of(d)->npu.run_end();
   };
   v.last_error = adapter_error;
+  v.check_range = [](DvtDevice* d, const void* address, uint64_t bytes) {
+    const Entry entry(npu_of(d));
+    return finish(npu_of(d)->npu.memory().check_range(address, bytes));
+  };
   return v;
 }
 

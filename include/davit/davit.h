@@ -127,6 +127,19 @@ typedef struct DvtImageInfo {
 } DvtImageInfo;
 DVT_API void dvt_image_info(const DvtImage* image, DvtImageInfo* out);
 
+/* What an executor allocates on a device, if it is to be in memory of the caller's. */
+typedef struct DvtDeviceMemoryNeeds {
+  uint64_t fixed_bytes; /* By Init: DvtExecutorOptions.device_fixed. */
+  /* By a run of Main in the order of the image: dvt_executor_bind_device_memory(). Of an image
+   * whose shapes are set at run time, what is known before: no less will do, and more may be
+   * needed. */
+  uint64_t feature_bytes;
+} DvtDeviceMemoryNeeds;
+/* All zero for an image that drives no device. DVT_OUT_OF_MEMORY when the host has none to work it
+ * out. */
+DVT_API DVT_NODISCARD DvtCode dvt_image_device_memory(const DvtImage* image,
+                                                      DvtDeviceMemoryNeeds* out, DvtError* error);
+
 /* ---- Executors --------------------------------------------------------------------------------
  */
 
@@ -175,6 +188,12 @@ typedef struct DvtExecutorOptions {
   uint64_t device_bytes_max; /* As heap_bytes_max, of what Main allocates on a device; cached. */
   uint32_t device_memory;    /* DVT_DEVICE_MEMORY_*. */
   uint32_t huge_pages;       /* DVT_HUGE_PAGES_*. */
+  /* Memory that the caller has allocated on `device`, for all that Init allocates there: weights,
+   * and whatever else stays at its place. At least DvtDeviceMemoryNeeds.fixed_bytes from an address
+   * that is a multiple of 64; borrowed until the executor is gone. NULL and 0: the device is asked
+   * for each of them. */
+  void* device_fixed;
+  uint64_t device_fixed_bytes;
 } DvtExecutorOptions;
 
 /* Of the memory of an executor: its planned values and its tables. */
@@ -237,6 +256,31 @@ DVT_API DVT_NODISCARD DvtCode dvt_executor_output_tensor(const DvtExecutor* exec
 DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_arena(DvtExecutor* executor, void* base,
                                                       size_t bytes, DvtError* error);
 
+/* The same for what Main allocates on the device: from the next run on it comes from `bytes` bytes
+ * at `base`, which the caller has allocated on the executor's device, aligned to 64, of at least
+ * DvtDeviceMemoryNeeds.feature_bytes. A run that needs more fails with DVT_OUT_OF_MEMORY. NULL and
+ * 0: from the device again. May be called between any two runs, also with other memory each time;
+ * executors that do not run at the same time may share it. The figures of DVT_MEMORY_DEVICE begin
+ * anew. DVT_FAILED_STATE with DVT_DEVICE_MEMORY_DIRECT, and after a failed run whose work the
+ * device has not ended. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_device_memory(DvtExecutor* executor, void* base,
+                                                              size_t bytes, DvtError* error);
+
+/* Makes an input and an output of one static shape a variable: what a run leaves in the output, the
+ * next one finds in the input, without a copy. A run that fails changes no variable.
+ *
+ * The variable lives in two halves, each of the tensor's bytes rounded up to 64, which take turns:
+ * `bytes` is at least that of both, `base` aligned to 64, and the first half is the value that
+ * there is. NULL and 0: memory of the executor, all zeros. Binding either port to anything else
+ * ends the variable, and leaves the other port unbound. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_variable(DvtExecutor* executor, uint32_t input,
+                                                         uint32_t output, void* base, size_t bytes,
+                                                         DvtError* error);
+/* Where the value of a variable is, by its input, until the next run; until then it may be read and
+ * written. DVT_INVALID_ARGUMENT when the input is no variable's. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_variable(const DvtExecutor* executor, uint32_t input,
+                                                    void** data, DvtError* error);
+
 /* Counters since the executor was made. */
 typedef struct DvtExecutorStatistics {
   uint64_t shape_hits, shape_misses; /* Shapes remembered, and worked out anew. */
@@ -282,6 +326,25 @@ DVT_API void dvt_executor_visit_memory(const DvtExecutor* executor, DvtMemoryPoo
  * left shares a page or range with what is live. Returns the bytes given back. Between runs only.
  */
 DVT_API uint64_t dvt_executor_trim(DvtExecutor* executor, uint64_t keep_bytes);
+
+/* ---- Memory of the host that the engine keeps ---------------------------------------------------
+ * Every image and every executor has an account of its own for what it keeps on the host, so that
+ * what stays, and what was there at most, has a name. In a build with mimalloc the account is a
+ * heap of mimalloc's, too: its objects share pages with nobody else's, and go with it. */
+typedef struct DvtHostMemory {
+  uint64_t live_bytes; /* In objects: tables, metadata of pools, ... As they were asked for. */
+  uint64_t live_peak_bytes;
+  uint64_t live_objects;
+  uint64_t allocations; /* Since it was made. */
+  /* Of the system, beside that: an executor's planned values and tables, an image's file and
+   * weights, which processes may share. */
+  uint64_t mapped_bytes;
+  const char* allocator; /* "malloc", or "mimalloc 3.3.2". */
+} DvtHostMemory;
+/* Executors: between runs, or in a run's observer. Values of dynamic shape: dvt_executor_memory().
+ */
+DVT_API void dvt_image_host_memory(const DvtImage* image, DvtHostMemory* out);
+DVT_API void dvt_executor_host_memory(const DvtExecutor* executor, DvtHostMemory* out);
 
 /* Execute: runs Main once. All inputs and outputs must be bound, but for outputs with a dynamic
  * shape. After a failure the executor is ready for the next run. */

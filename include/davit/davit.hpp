@@ -136,6 +136,20 @@ class Image {
     return info;
   }
 
+  [[nodiscard]] DvtHostMemory host_memory() const {
+    DvtHostMemory memory;
+    dvt_image_host_memory(get(), &memory);
+    return memory;
+  }
+  // What an executor allocates on a device.
+  [[nodiscard]] Expected<DvtDeviceMemoryNeeds> device_memory() const {
+    DvtDeviceMemoryNeeds needs{};
+    Error error =
+        detail::call(dvt_image_device_memory, static_cast<const DvtImage*>(get()), &needs);
+    if (error) return error;
+    return needs;
+  }
+
   [[nodiscard]] uint32_t input_count() const { return dvt_image_input_count(get()); }
   [[nodiscard]] uint32_t output_count() const { return dvt_image_output_count(get()); }
   [[nodiscard]] Expected<DvtPortInfo> input(uint32_t index) const {
@@ -277,6 +291,26 @@ class Executor {
     return detail::call(dvt_executor_bind_arena, get(), static_cast<void*>(memory.data()),
                         memory.size());
   }
+  // Memory on the device for what runs allocate there, see dvt_executor_bind_device_memory(); an
+  // empty span: from the device.
+  Error bind_device_memory(std::span<std::byte> memory) {
+    return detail::call(dvt_executor_bind_device_memory, get(), static_cast<void*>(memory.data()),
+                        memory.size());
+  }
+  // What a run leaves in the output, the next one finds in the input: see
+  // dvt_executor_bind_variable(); an empty span: memory of the executor's, all zeros.
+  Error bind_variable(uint32_t input, uint32_t output, std::span<std::byte> memory = {}) {
+    return detail::call(dvt_executor_bind_variable, get(), input, output,
+                        static_cast<void*>(memory.data()), memory.size());
+  }
+  // Where its value is until the next run.
+  [[nodiscard]] Expected<void*> variable(uint32_t input) const {
+    void* data = nullptr;
+    Error error =
+        detail::call(dvt_executor_variable, static_cast<const DvtExecutor*>(get()), input, &data);
+    if (error) return error;
+    return data;
+  }
   // Gives an output with a dynamic shape back to the executor's own memory.
   Error unbind_output(uint32_t index) {
     return detail::call(dvt_executor_bind_output, get(), index, static_cast<void*>(nullptr),
@@ -315,6 +349,12 @@ class Executor {
     DvtMemoryStatistics statistics;
     dvt_executor_memory(get(), pool, &statistics);
     return statistics;
+  }
+  // What the executor keeps on the host.
+  [[nodiscard]] DvtHostMemory host_memory() const {
+    DvtHostMemory memory;
+    dvt_executor_host_memory(get(), &memory);
+    return memory;
   }
   // Gives cached memory back; returns the bytes.
   uint64_t trim(uint64_t keep_bytes = 0) { return dvt_executor_trim(get(), keep_bytes); }

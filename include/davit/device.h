@@ -73,6 +73,9 @@ typedef struct DvtDeviceVtable {
   void (*run_begin)(DvtDevice* device);
   void (*run_end)(DvtDevice* device);
   const char* (*last_error)(DvtDevice* device);
+  /* DVT_OK when [address, address + bytes) lies in what one malloc() has returned and no free() has
+   * taken back. May be NULL: nobody asks then. */
+  DvtCode (*check_range)(DvtDevice* device, const void* address, uint64_t bytes);
 } DvtDeviceVtable;
 
 /* A device begins with this. */

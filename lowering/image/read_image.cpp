@@ -11,8 +11,7 @@ std::vector<uint32_t> to_vector(std::span<const uint32_t> row) {
   return {row.begin(), row.end()};
 }
 
-std::vector<Port> read_ports(const exec::ImageView& view,
-                             const std::vector<exec::PortView>& ports) {
+std::vector<Port> read_ports(const exec::ImageView& view, std::span<const exec::PortView> ports) {
   std::vector<Port> out;
   out.reserve(ports.size());
   for (const exec::PortView& port : ports) {

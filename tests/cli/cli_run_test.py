@@ -187,6 +187,15 @@ graph main {
         self.assertEqual({o["owner"]: o["bytes"] for o in memory["owners_at_peak"]},
                          {"block/add": BLOCK, "block/last": BLOCK})
         self.assertIn("block/last", result.out)
+        self.assertIn("Kept on the host beside values", result.out)
+        host = {entry["engine"]: entry for entry in memory["host"]}
+        self.assertEqual(sorted(host), ["executor", "image"])
+        for entry in host.values():
+            self.assertGreater(entry["live_bytes"], 0)
+            self.assertGreaterEqual(entry["live_peak_bytes"], entry["live_bytes"])
+            self.assertGreater(entry["live_objects"], 0)
+            self.assertIn("malloc", entry["allocator"])
+        self.assertGreater(host["executor"]["mapped_bytes"], 0)
         with open(table, encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         # The output is kept from the run before.

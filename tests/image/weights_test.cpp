@@ -3,6 +3,7 @@
 #include "exec/weights.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include "tests/image/support.hpp"
@@ -66,6 +68,15 @@ class Beside {
  private:
   fs::path folder_, weights_;
 };
+
+// Pages that this thread had to be given while it ran `work`.
+long faults_of(const std::function<void()>& work) {
+  rusage before{}, after{};
+  ::getrusage(RUSAGE_THREAD, &before);
+  work();
+  ::getrusage(RUSAGE_THREAD, &after);
+  return after.ru_minflt + after.ru_majflt - before.ru_minflt - before.ru_majflt;
+}
 
 // What opening says when the segment table is changed.
 std::string table_message(const std::function<void(DvtSegment&)>& change) {
@@ -192,6 +203,46 @@ TEST_CASE("weights in memory of the caller's take the place of the file") {
   inside.erase(inside.find("constants external\n"), std::strlen("constants external\n"));
   CHECK(open(memory.data(), 16, 1, error, assemble(inside)) == DVT_INVALID_ARGUMENT);
   CHECK(std::string(error.message).find("has its weights inside") != std::string::npos);
+}
+
+// User reports I7 and I8: weights are used where the file is mapped, and preloading leaves no page
+// for the first run to fault in.
+TEST_CASE("mapped weights are not copied, and preloaded ones cost the first run nothing") {
+  constexpr size_t kBytes = size_t{16} << 20;
+  const Beside beside;
+  std::string text(kText);
+  for (const bool external : {false, true}) {
+    CAPTURE(external);
+    if (!external)
+      text.erase(text.find("constants external\n"), std::strlen("constants external\n"));
+    ImageModel model = parse(external ? kText : text);
+    model.constants.resize(kBytes, std::byte{1});
+    const fs::path path = beside.folder() / "large.davit";
+    const auto kernels = tables();
+    const auto image_bytes = davit::image::write_image(model, kernels);
+    REQUIRE(image_bytes.ok());
+    Beside::write(path, *image_bytes);
+    Beside::write(beside.folder() / davit::image::weights_file_name(model), model.constants);
+    for (const bool prefault : {false, true}) {
+      CAPTURE(prefault);
+      const auto image = davit::exec::open_image_file(
+          path.string(), {.skip_digests = true, .prefault = prefault, .kernel_tables = kernels});
+      REQUIRE(image.ok());
+      const std::byte* constants = (*image)->view.constants;
+      const auto mapped = external ? (*image)->weights.bytes() : (*image)->mapping.bytes();
+      CHECK(constants >= mapped.data());
+      CHECK(constants + kBytes <= mapped.data() + mapped.size());
+      DvtHostMemory kept;
+      dvt_image_host_memory(image->get(), &kept);
+      CHECK(kept.live_peak_bytes < 64 << 10);
+      CHECK(kept.mapped_bytes >= kBytes);
+      const long faults = faults_of([&] {
+        for (size_t i = 64; i < kBytes; i += 4096) CHECK(constants[i] != std::byte{0});
+      });
+      // Without, the system still maps up to 16 pages around each that is touched.
+      if (prefault) CHECK(faults < 64);
+    }
+  }
 }
 
 TEST_CASE("an image in memory has no folder") {
