@@ -175,20 +175,24 @@ void measure_idle(Report& report, const std::shared_ptr<Pool>& pool) {
   const auto planned = make(graph, plan, pool, Mode::kPlanned);
   (void)planned->run();
   add("no run", nap, 0.01);
-  Graph long_task("one long node, then two", {{}, {0}, {0}, {1, 2}}, run_empty, false);
+  constexpr uint32_t kWorkers = 8;
+  const auto idle = make_pool(kWorkers);
+  Edges edges(1 + kWorkers, std::vector<uint32_t>{0});
+  edges[0].clear();
+  Graph long_task("one long node, then eight", edges, run_empty, false);
   long_task.steps[0].fn = [](void*) -> int32_t {
     nap();
     return DVT_OK;
   };
   for (const Mode mode : {Mode::kPlanned, Mode::kDynamic}) {
-    const schedule::Plan two = long_task.plan(1e6, 2);
-    const mt_topo::PlanTables two_tables = {two.part_offsets, two.order, two.wait_offsets,
-                                            two.waits};
-    auto waiting = Scheduler::create(long_task.tables(), &two_tables, pool, {.mode = mode});
+    const schedule::Plan parts = long_task.plan(1e6, kWorkers);
+    const mt_topo::PlanTables tables = {parts.part_offsets, parts.order, parts.wait_offsets,
+                                        parts.waits};
+    auto waiting = Scheduler::create(long_task.tables(), &tables, idle, {.mode = mode});
     if (!waiting.ok()) std::_Exit(1);
     add(
-        std::string("one long node, ") + mt_topo::mode_name(mode), [&] { (void)(*waiting)->run(); },
-        0.05);
+        std::string("one long node, 7 idle workers, ") + mt_topo::mode_name(mode),
+        [&] { (void)(*waiting)->run(); }, 0.05);
   }
 }
 

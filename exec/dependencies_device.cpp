@@ -148,8 +148,12 @@ std::string reason_to_keep_device_in_order(const ImageView& image, const GraphVi
     }
     only_device = only_device && kinds[kernel] != DVT_NODE_OTHER;
   }
-  const bool ends = only_device ? prove_liveness(image, graph).proved() : rows_look_back(graph);
-  if (!ends) return "Free-to-Launch relations are not proved to end (davit verify --liveness)";
+  if (!only_device && !rows_look_back(graph)) {
+    return "a Free-to-Launch relation names a launch behind its Free, in a graph with host nodes";
+  }
+  if (!prove_liveness(image, graph).proved()) {
+    return "Free-to-Launch relations are not proved to end (davit verify --liveness)";
+  }
   if (HostAccesses(image, graph, true).cost() > kSweepStepsMax) {
     return "too many values share memory";
   }

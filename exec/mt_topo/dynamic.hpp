@@ -78,7 +78,7 @@ class Dynamic final : public Job {
 
   void help(uint32_t worker) noexcept override {
     join_in(worker);
-    state_.announce(*this);
+    state_.ring_caller();
     state_.depart();
   }
 

@@ -139,6 +139,13 @@ class JobState {
       feed(job, hunger);
   }
 
+  // By a helper that goes, after its last store: the end of the run, or a failure. Work has been
+  // announced when it was made; to call helpers for it here, they would call each other for ever.
+  void ring_caller() noexcept {
+    Platform::light_fence();
+    if ((hunger_.load(std::memory_order_relaxed) & kCallerParked) != 0) (void)ring();
+  }
+
   // Cheap enough for every now and then: helpers that were busy elsewhere may be free by now.
   [[nodiscard]] bool helpers_away() const noexcept {
     return (hunger_.load(std::memory_order_relaxed) & kHelpersAway) != 0 &&
@@ -215,12 +222,19 @@ class JobState {
   template <class T>
   using Atom = typename Platform::template Atom<T>;
 
+  // False: somebody else has rung.
+  bool ring() noexcept {
+    if ((hunger_.fetch_and(~kCallerParked, std::memory_order_acq_rel) & kCallerParked) == 0) {
+      return false;
+    }
+    bell_.fetch_add(1, std::memory_order_release);
+    Platform::unpark(&bell_);
+    return true;
+  }
+
   [[gnu::noinline]] void feed(Job& job, uint32_t hunger) noexcept {
-    if ((hunger & kCallerParked) != 0 &&
-        (hunger_.fetch_and(~kCallerParked, std::memory_order_acq_rel) & kCallerParked) != 0) {
-      bell_.fetch_add(1, std::memory_order_release);
-      Platform::unpark(&bell_);
-    } else if (helpers_away() && !failed()) {
+    if ((hunger & kCallerParked) != 0 && ring()) return;
+    if (helpers_away() && !failed()) {
       // Where nobody is free, asking at every store would be dear.
       const uint32_t patience = patience_.load(std::memory_order_relaxed);
       if (patience != 0) return patience_.store(patience - 1, std::memory_order_relaxed);

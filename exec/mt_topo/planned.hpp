@@ -60,7 +60,7 @@ class Planned final : public Job {
 
   void help(uint32_t worker) noexcept override {
     join_in(worker);
-    state_.announce(*this);
+    state_.ring_caller();
     state_.depart();
   }
 
@@ -221,7 +221,12 @@ class Planned<Platform>::Worker {
     }
     return false;
   }
-  [[nodiscard]] bool claim_one_that_can_go_on() noexcept { return claim(part_, at_); }
+  [[nodiscard]] bool claim_one_that_can_go_on() noexcept {
+    if (!claim(part_, at_)) return false;
+    // A flag that several parts have waited for has called one helper.
+    if (run_.state_.helpers_away() && one_can_go_on()) run_.state_.call_helpers(run_, 1);
+    return true;
+  }
 
   // Gives up a part that has to wait for one that can go on.
   [[nodiscard]] bool swap_part() noexcept {
@@ -253,7 +258,9 @@ class Planned<Platform>::Worker {
   }
 
   [[nodiscard]] bool have_work() const noexcept {
-    if (all_done() || run_.state_.failed()) return true;
+    return all_done() || run_.state_.failed() || one_can_go_on();
+  }
+  [[nodiscard]] bool one_can_go_on() const noexcept {
     uint64_t word = 0;
     for (uint32_t part = 0; part < segments_.parts(); ++part) {
       if (free_at(part, word) != kNoPart) return true;
