@@ -89,9 +89,10 @@ Status BenchCommand::create_runners(Session& session) {
   for (uint64_t i = 0; i < concurrency_; ++i) {
     auto runner =
         Runner::create(model_.image.get(), device_.device(), execution_.synchronize_timeout_us(),
-                       *workers, execution_.memory());
+                       *workers, execution_.executor_settings());
     if (!runner.ok()) return std::move(runner.status());
-    Status status = runner->bind_inputs(inputs_);
+    Status status = runner->expect_shapes(execution_.output_shapes());
+    if (status.ok()) status = runner->bind_inputs(inputs_);
     if (!status.ok()) return status;
     runners_.push_back(std::move(*runner));
   }

@@ -16,6 +16,7 @@
 #include "cli/model.hpp"
 #include "cli/node_values.hpp"
 #include "cli/numbers.hpp"
+#include "cli/reference.hpp"
 #include "cli/report.hpp"
 #include "cli/runner.hpp"
 #include "cli/stage.hpp"
@@ -23,21 +24,6 @@
 
 namespace davit::cli {
 namespace {
-
-using Tensors = std::map<std::string, HostTensor, std::less<>>;
-
-// What the reference says of the values.
-class Reference {
- public:
-  virtual ~Reference() = default;
-  // Names and sizes of what there is, in its own order.
-  struct Item {
-    std::string name;
-    uint64_t bytes;
-  };
-  virtual Result<std::vector<Item>> items() = 0;
-  virtual Result<Tensors> read(const std::unordered_set<std::string>& names) = 0;
-};
 
 // The same model compiled without rewrites: one reference kernel for each node of the source.
 class KernelReference final : public Reference {
@@ -181,6 +167,7 @@ class CompareCommand final : public Command {
 
   ExecutionArguments execution_;
   std::string against_ = "reference";
+  std::string onnxruntime_;
   ToleranceArguments tolerances_;
   double memory_mb_ = 512;
   Tolerance tolerance_;
@@ -194,9 +181,12 @@ void CompareCommand::add_options(OptionSet& options) {
   options.group("Run");
   execution_.add_inputs(options);
   options.add("--against", against_,
-              "reference: the model without rewrites on the reference kernels; or a folder of "
-              "values (run --dump-nodes writes one, other runtimes can)",
+              "reference: the model without rewrites on the reference kernels; onnxruntime; or a "
+              "folder of values (run --dump-nodes writes one, other runtimes can)",
               "needs nothing else", FileUse::kNone);
+  options.add("--onnxruntime", onnxruntime_,
+              "Library that --against onnxruntime loads (libonnxruntime.so)",
+              "where the build has it", FileUse::kNone);
   tolerances_.add(options);
   options.add("--memory", memory_mb_, {.min = 0, .max = 1e9},
               "Megabytes of reference values to keep; more values mean more runs",
@@ -213,7 +203,14 @@ Status CompareCommand::check_options(OptionSet& options) {
                        "an ascend image gives the same bits: compare the cpu's");
   }
   tolerance_ = tolerances_.resolve(options);
-  if (against_ == "reference") {
+  if (!execution_.compile().gears().empty()) {
+    return usage_error("compare looks at the nodes of Main, and gears have theirs elsewhere",
+                       "fix the shapes: --shapes or --dim");
+  }
+  if (!onnxruntime_.empty() && against_ != "onnxruntime") {
+    return usage_error("--onnxruntime would do nothing without --against onnxruntime");
+  }
+  if (against_ == "reference" || against_ == "onnxruntime") {
     auto kind = model_kind(execution_.model());
     if (!kind.ok()) return std::move(kind.status());
     if (*kind == ModelKind::kOnnx) return {};
@@ -230,6 +227,7 @@ Result<std::unique_ptr<Reference>> CompareCommand::open_reference(
     std::span<const HostTensor> inputs) {
   set_stage("reference");
   if (folder_) return std::unique_ptr<Reference>(new FolderReference(*folder_));
+  if (against_ == "onnxruntime") return open_onnxruntime(execution_.model(), onnxruntime_, inputs);
   auto model = execution_.open_unoptimised();
   if (!model.ok()) return std::move(model.status());
   return KernelReference::create(std::move(*model), inputs);

@@ -17,10 +17,12 @@
 namespace davit::cli {
 namespace {
 
-constexpr const char* kNames[] = {
-    "--target",         "--shapes",       "--dim",         "--elements",  "--freeze",
-    "--optimize",       "--disable-pass", "--enable-pass", "--only-pass", "--save-passes",
-    "--plan-budget-ms", "--isa",          "--no-cache"};
+constexpr const char* kNames[] = {"--target",       "--shapes",         "--dim",
+                                  "--elements",     "--freeze",         "--optimize",
+                                  "--disable-pass", "--enable-pass",    "--only-pass",
+                                  "--save-passes",  "--plan-budget-ms", "--isa",
+                                  "--no-cache",     "--dynamic-batch",  "--dynamic-image-size",
+                                  "--dynamic-dims", "--input-format",   "--streams"};
 
 // "in0:1x3x224x224,in1=1x4". A name may hold ':' itself ("input:0:1x4"): the last one splits.
 Status parse_shapes(const std::string& text, compiler::CompileOptions& options) {
@@ -77,6 +79,71 @@ Status parse_freeze(const std::string& text, compiler::CompileOptions& options) 
   const auto bytes = tensor->bytes.span();
   options.frozen_inputs[name] =
       ir::make_tensor(tensor->dtype, tensor->dims, {bytes.begin(), bytes.end()});
+  return {};
+}
+
+// Rows of extents, "1,128;8,64".
+std::optional<std::vector<std::vector<int64_t>>> parse_rows(const std::string& text) {
+  std::vector<std::vector<int64_t>> rows;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(';', begin), text.size());
+    auto row = parse_integers(std::string_view(text).substr(begin, end - begin));
+    if (!row || std::any_of(row->begin(), row->end(), [](int64_t n) { return n < 1; })) {
+      return std::nullopt;
+    }
+    rows.push_back(std::move(*row));
+    begin = end + 1;
+  }
+  return rows;
+}
+
+Status parse_gears(const GearArguments& given, compiler::CompileOptions& options) {
+  const int count =
+      int(!given.batch.empty()) + int(!given.image_size.empty()) + int(!given.dims.empty());
+  if (count > 1) {
+    return usage_error(
+        "--dynamic-batch, --dynamic-image-size and --dynamic-dims exclude each other");
+  }
+  const bool channels_last = given.input_format == "NHWC";
+  if (!channels_last && given.input_format != "NCHW") {
+    return usage_error(fmt::format("--input-format: '{}' is not NCHW or NHWC", given.input_format));
+  }
+  if (channels_last && given.image_size.empty()) {
+    return usage_error("--input-format: without --dynamic-image-size it would do nothing");
+  }
+  if (count == 1 && options.target != DVT_TARGET_CPU) {
+    return usage_error("gears are for the cpu",
+                       "leave the option out: an image for ascend takes any shape");
+  }
+  lowering::GearRequest& gears = options.gears;
+  gears.channels_last = channels_last;
+  if (!given.batch.empty()) {
+    auto rows = parse_rows(given.batch);
+    if (!rows || rows->size() != 1) {
+      return usage_error(fmt::format("--dynamic-batch: '{}' is not N,N,...", given.batch),
+                         "--dynamic-batch 1,2,4");
+    }
+    gears.batches = std::move(rows->front());
+  }
+  if (!given.image_size.empty()) {
+    const auto rows = parse_rows(given.image_size);
+    const bool pairs = rows && std::all_of(rows->begin(), rows->end(),
+                                           [](const auto& row) { return row.size() == 2; });
+    if (!pairs) {
+      return usage_error(
+          fmt::format("--dynamic-image-size: '{}' is not HEIGHT,WIDTH;...", given.image_size),
+          "--dynamic-image-size '224,224;448,448'");
+    }
+    for (const auto& row : *rows) gears.image_sizes.push_back({row[0], row[1]});
+  }
+  if (!given.dims.empty()) {
+    auto rows = parse_rows(given.dims);
+    if (!rows) {
+      return usage_error(fmt::format("--dynamic-dims: '{}' is not N,N;N,N...", given.dims),
+                         "--dynamic-dims '1,128;8,64'");
+    }
+    gears.dims = std::move(*rows);
+  }
   return {};
 }
 
@@ -169,6 +236,7 @@ void CompileArguments::add_options(OptionSet& options, Targets targets) {
               "as in the model");
   options.add("--dim", dims_, "Extent of a named dimension, SYMBOL=EXTENT; repeatable",
               "as in the model");
+  if (targets == Targets::kAll) add_gears(options);
   options.add("--elements", elements_,
               "Tensors in an input that is a sequence or optional, NAME=COUNT or NAME=none; "
               "repeatable",
@@ -192,6 +260,10 @@ void CompileArguments::add_options(OptionSet& options, Targets targets) {
               "runs anywhere, without trust in code");
   options.add("--no-cache", no_cache_, "Compile all generated code anew",
               "what was compiled before is taken from the cache");
+  if (targets == Targets::kAll) {
+    options.add("--streams", streams_, {.min = 1, .max = lowering::kStreamsMax},
+                "Streams of a static ascend image, at most; events order their tasks", "");
+  }
   options.add("--plain-sums", plain_sums_,
               "Generate convolutions as sums of their products: no Winograd",
               "3x3 windows go by Winograd where that is faster");
@@ -201,6 +273,21 @@ void CompileArguments::add_options(OptionSet& options, Targets targets) {
   options.add("--save-passes", save_passes_,
               "Write the graph as text after each pass to this folder", "no files",
               FileUse::kWrittenFolder);
+}
+
+void CompileArguments::add_gears(OptionSet& options) {
+  options.add(
+      "--dynamic-batch", gears_.batch,
+      "Gears: what the free first dimensions of inputs may be (1,2,4); each has a static plan",
+      "shapes are free");
+  options.add("--dynamic-image-size", gears_.image_size,
+              "Gears: what free heights and widths of images may be ('224,224;448,448')",
+              "shapes are free");
+  options.add("--dynamic-dims", gears_.dims,
+              "Gears: what all free dimensions may be, in the order of the inputs ('1,128;8,64')",
+              "shapes are free");
+  options.add("--input-format", gears_.input_format,
+              "Where --dynamic-image-size finds height and width: NCHW or NHWC", "as in ONNX");
 }
 
 void CompileArguments::add_workers(OptionSet& options) {
@@ -236,6 +323,10 @@ Status CompileArguments::check() const {
   if (status.ok() && plain_sums_ && unused.codegen.isas.empty()) {
     status = usage_error("--plain-sums: without --isa no code is generated");
   }
+  if (status.ok()) status = parse_gears(gears_, unused);
+  if (status.ok() && streams_ > 1 && unused.target == DVT_TARGET_CPU) {
+    status = usage_error("--streams would do nothing: the image is for the cpu", "--target ascend");
+  }
   if (status.ok() && !save_passes_.empty()) status = check_folder(save_passes_);
   return status;
 }
@@ -255,6 +346,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   }
   if (status.ok() && !save_passes_.empty()) status = save_passes(save_passes_, options);
   if (status.ok()) status = parse_isas(isas_, options);
+  if (status.ok()) status = parse_gears(gears_, options);
   if (!status.ok()) return status;
   options.codegen.plain_sums = plain_sums_;
   options.codegen.toolchain.cache_folder = no_cache_ ? "" : codegen::default_cache_folder();
@@ -268,6 +360,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   options.only_passes = only_passes_;
   options.workers = static_cast<uint32_t>(workers_);
   options.pieces = static_cast<uint32_t>(std::max(pieces_, workers_));
+  options.streams = static_cast<uint32_t>(streams_);
   options.node_costs_ns = node_costs_ns_;
   options.external_weights = external_weights_;
   return options;

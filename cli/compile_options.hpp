@@ -19,6 +19,14 @@ namespace davit::cli {
 // Of --plan-budget-ms: up to an hour.
 inline constexpr Bounds<uint64_t> kPlanBudgetMs{.min = 0, .max = 3'600'000};
 
+// As given; empty: not at all.
+struct GearArguments {
+  std::string batch, image_size, dims;
+  std::string input_format = "NCHW";
+
+  [[nodiscard]] bool empty() const { return batch.empty() && image_size.empty() && dims.empty(); }
+};
+
 class CompileArguments {
  public:
   enum class Targets { kAll, kCpu };
@@ -53,18 +61,22 @@ class CompileArguments {
   [[nodiscard]] std::vector<std::string> given(const OptionSet& options) const;
   // "cpu" or "ascend[:SOC]", as given.
   [[nodiscard]] const std::string& target() const { return target_; }
+  [[nodiscard]] const GearArguments& gears() const { return gears_; }
 
  private:
+  void add_gears(OptionSet& options);
+
   std::string target_ = "cpu";
   std::vector<std::string> shapes_, dims_, elements_, freezes_, disabled_passes_, enabled_passes_,
       only_passes_;
+  GearArguments gears_;
   PluginArguments plugins_;
   std::string isas_ = "none";
   bool no_cache_ = false;
   bool plain_sums_ = false;
   std::string save_passes_;
   uint64_t level_ = 2;
-  uint64_t workers_ = 1, pieces_ = 1;
+  uint64_t workers_ = 1, pieces_ = 1, streams_ = 1;
   bool takes_workers_ = false;
   bool external_weights_ = false;
   bool takes_external_weights_ = false;

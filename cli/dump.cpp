@@ -66,7 +66,7 @@ class DumpCommand final : public Command {
       return write_bytes(output_, *bytes);
     }
     std::string text;
-    if (ports_) text += ports_document(session, image_ports(*model));
+    if (ports_) text += ports_document(session, image_ports(*model)) + gears(session, *model);
     if (memory_plan_) text += memory_plan(*model);
     if (schedule_) text += schedule_text(*model);
     if (!ports_ && !memory_plan_ && !schedule_) text = formatted(*model);
@@ -74,6 +74,13 @@ class DumpCommand final : public Command {
   }
 
  private:
+  static std::string gears(Session& session, const image::ImageModel& model) {
+    const std::vector<std::string> gears = image_gears(model);
+    session.result()["gears"] = gears;
+    std::string text;
+    for (const std::string& gear : gears) text += "gear " + gear + "\n";
+    return text;
+  }
   static std::string ports_document(Session& session, const std::vector<ModelPort>& ports) {
     add_ports(ports, session.result());
     return ports_text(ports);

@@ -97,6 +97,11 @@ void ExecutionArguments::add_run(OptionSet& options) {
               "Most bytes of values whose size is known at run time only", "0: no limit");
   options.add("--huge-pages", huge_pages_, "Memory of planned values: auto, none or reserved",
               "from 2 MiB on, as the system can");
+  options.add("--output-shape", output_shapes_,
+              "NAME:DIMS: what the shape of an output has to turn out to be; repeatable",
+              "outputs have the shapes that follow");
+  options.add("--trust-output-shapes", trust_output_shapes_,
+              "Take the shapes of --output-shape without inferring them", "they are checked");
   options.add("--preload", preload_, "Touch all pages of the image at load",
               "pages are read when first used");
 }
@@ -138,6 +143,9 @@ Status ExecutionArguments::check(OptionSet& options) {
         fmt::format("--schedule: '{}' is not auto, sequential, planned or dynamic", schedule_));
   }
   if (Status memory = check_memory(); !memory.ok()) return memory;
+  if (trust_output_shapes_ && output_shapes_.empty()) {
+    return usage_error("--trust-output-shapes would do nothing without --output-shape");
+  }
   if ((schedule_ == "dynamic" || schedule_ == "planned") && workers_ == 1) {
     return usage_error(fmt::format("--schedule {} would do nothing with one worker", schedule_),
                        "--workers 2");
@@ -204,11 +212,12 @@ Result<Workers> ExecutionArguments::workers(Session& session) {
   return workers;
 }
 
-MemorySettings ExecutionArguments::memory() const {
+ExecutorSettings ExecutionArguments::executor_settings() const {
   return {.bytes_max = memory_max_,
           .device_memory = device_memory_ == "direct" ? uint32_t{DVT_DEVICE_MEMORY_DIRECT}
                                                       : uint32_t{DVT_DEVICE_MEMORY_CACHED},
-          .huge_pages = *huge_pages_of(huge_pages_)};
+          .huge_pages = *huge_pages_of(huge_pages_),
+          .trust_output_shapes = trust_output_shapes_};
 }
 
 int64_t ExecutionArguments::synchronize_timeout_us() const {

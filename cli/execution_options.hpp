@@ -63,7 +63,9 @@ class ExecutionArguments {
   // When --op-summary was given.
   Status write_op_summary(Session& session, const DvtNpu* npu);
 
-  [[nodiscard]] MemorySettings memory() const;
+  [[nodiscard]] ExecutorSettings executor_settings() const;
+  // Of --output-shape.
+  [[nodiscard]] std::span<const std::string> output_shapes() const { return output_shapes_; }
   [[nodiscard]] const std::string& model() const { return model_; }
   [[nodiscard]] const std::string& target() const { return compile_.target(); }
   [[nodiscard]] const SignatureArguments& signature() const { return signature_; }
@@ -97,6 +99,8 @@ class ExecutionArguments {
   uint64_t memory_max_ = 0;
   std::string device_memory_ = "cached";
   std::string huge_pages_ = "auto";
+  std::vector<std::string> output_shapes_;
+  bool trust_output_shapes_ = false;
   PoolPtr pool_;
   std::string percentiles_ = "50,90,95,99,99.9";
   std::vector<double> percentile_ranks_;

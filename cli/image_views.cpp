@@ -8,6 +8,7 @@
 #include "base/dtype.hpp"
 #include "base/files.hpp"
 #include "cli/model.hpp"
+#include "cli/model_ports.hpp"
 #include "cli/profile.hpp"
 #include "cli/stage.hpp"
 #include "cli/table.hpp"
@@ -181,8 +182,12 @@ void append_dot_graph(std::string& out, const image::ImageModel& model, size_t g
 // Of every value.
 std::vector<NodeRange> live_ranges(const image::ImageModel& model) {
   std::vector<NodeRange> ranges(model.values.size());
+  // Values of gears are in their bodies.
+  const bool in_bodies = !image_gears(model).empty();
   for (const image::Graph& graph : model.graphs) {
-    if (graph.role != image::GraphRole::kMain) continue;
+    const bool shown =
+        in_bodies ? graph.role == image::GraphRole::kBody : graph.role == image::GraphRole::kMain;
+    if (!shown) continue;
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
       for (const auto* operands : {&graph.nodes[i].inputs, &graph.nodes[i].outputs}) {
         for (const uint32_t value : *operands) {

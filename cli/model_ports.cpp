@@ -5,6 +5,7 @@
 #include "base/dtype.hpp"
 #include "cli/numbers.hpp"
 #include "cli/table.hpp"
+#include "exec/dynamic.h"
 #include "ir/onnx/import.hpp"
 
 namespace davit::cli {
@@ -83,6 +84,27 @@ std::vector<ModelPort> image_ports(const image::ImageModel& model) {
     ports.push_back(port_of(model, port, /*is_output=*/true));
   }
   return ports;
+}
+
+std::vector<std::string> image_gears(const image::ImageModel& model) {
+  std::vector<std::string> gears;
+  for (const image::Graph& graph : model.graphs) {
+    if (graph.role != image::GraphRole::kMain || graph.nodes.size() != 1) continue;
+    const image::Node& node = graph.nodes.front();
+    if (dvt_host_node_named(model.kernels[node.kernel].name.c_str()) != DVT_HOST_SELECT_GEAR) {
+      continue;
+    }
+    for (size_t at = model.inputs.size(); at < node.inputs.size(); at += model.inputs.size()) {
+      std::string text;
+      for (size_t i = 0; i < model.inputs.size(); ++i) {
+        const DvtTensor& tensor = model.values[node.inputs[at + i]].tensor;
+        text += fmt::format("{}{}:{}", i == 0 ? "" : ",", model.inputs[i].name,
+                            fmt::join(tensor.dims, tensor.dims + tensor.rank, "x"));
+      }
+      gears.push_back(std::move(text));
+    }
+  }
+  return gears;
 }
 
 std::string ports_text(const std::vector<ModelPort>& ports) {

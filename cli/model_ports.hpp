@@ -28,6 +28,9 @@ struct ModelPort {
 Result<std::vector<ModelPort>> read_model_ports(const std::string& path);
 std::vector<ModelPort> image_ports(const image::ImageModel& model);
 
+// Of an image with gears: the shapes of each, "x:1x3x224x224".
+std::vector<std::string> image_gears(const image::ImageModel& model);
+
 std::string ports_text(const std::vector<ModelPort>& ports);
 // "inputs" and "outputs": name, type, dims (numbers; a string for an open one; null: any shape).
 void add_ports(const std::vector<ModelPort>& ports, Json& json);

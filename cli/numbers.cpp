@@ -188,6 +188,10 @@ std::optional<std::vector<int64_t>> parse_dims(std::string_view text) {
   return dims;
 }
 
+std::optional<std::vector<int64_t>> parse_integers(std::string_view text) {
+  return parse_list<int64_t>(text, ',', parse_integer);
+}
+
 std::optional<std::vector<double>> parse_reals(std::string_view text) {
   return parse_list<double>(text, ',', parse_real);
 }

@@ -31,6 +31,7 @@ void store_element(double value, DvtDType dtype, std::byte* to);
 [[nodiscard]] std::optional<int64_t> parse_integer(std::string_view text);
 [[nodiscard]] std::optional<uint64_t> parse_unsigned(std::string_view text);
 [[nodiscard]] std::optional<double> parse_real(std::string_view text);
+[[nodiscard]] std::optional<std::vector<int64_t>> parse_integers(std::string_view text);  // "1,-2"
 // "1x3x224x224": extents >= 0, at most DVT_MAX_RANK.
 [[nodiscard]] std::optional<std::vector<int64_t>> parse_dims(std::string_view text);
 // "50,90,99.9"

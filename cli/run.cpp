@@ -206,6 +206,10 @@ Status RunCommand::execute(Session& session, Runner& runner, std::span<const Hos
     times_ns.push_back(*time_ns);
   }
   report_schedule(session, runner.schedule());
+  if (const uint32_t gear = dvt_executor_gear(runner.executor()); gear != DVT_NO_INDEX) {
+    session.detail("gear {}\n", gear);
+    session.result()["gear"] = gear;
+  }
   session.print("First run {}\n", format_time(times_ns.front()));
   session.result()["first_run_ns"] = times_ns.front();
   if (times_ns.size() == 1) return {};
@@ -472,9 +476,12 @@ Status RunCommand::run(Session& session, OptionSet& options) {
   set_stage("load");
   const auto workers = execution_.workers(session);
   if (!workers.ok()) return Status(workers.status().detail());
-  auto runner = Runner::create(model_.image.get(), device_.device(),
-                               execution_.synchronize_timeout_us(), *workers, execution_.memory());
+  auto runner =
+      Runner::create(model_.image.get(), device_.device(), execution_.synchronize_timeout_us(),
+                     *workers, execution_.executor_settings());
   if (!runner.ok()) return std::move(runner.status());
+  status = runner->expect_shapes(execution_.output_shapes());
+  if (!status.ok()) return status;
   watchdog.ask([&] { return runner->describe_waits(); });
   status = run_and_report(session, *runner);
   watchdog.ask({});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cli/numbers.hpp"
 #include "cli/report.hpp"
 #include "cli/stage.hpp"
 
@@ -21,18 +22,19 @@ Result<PoolPtr> make_pool(uint32_t workers) {
 }
 
 Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeout_us,
-                              const Workers& workers, const MemorySettings& memory) {
+                              const Workers& workers, const ExecutorSettings& settings) {
   DvtExecutorOptions options;
   dvt_executor_options_init(&options);
   options.device = device;
   options.synchronize_timeout_us = timeout_us;
   options.pool = workers.pool;
   options.schedule = workers.schedule;
-  options.heap_bytes_max = memory.bytes_max;
-  options.device_memory = memory.device_memory;
-  options.huge_pages = memory.huge_pages;
-  const bool cached = memory.device_memory == DVT_DEVICE_MEMORY_CACHED;
-  options.device_bytes_max = cached ? memory.bytes_max : 0;
+  options.heap_bytes_max = settings.bytes_max;
+  options.device_memory = settings.device_memory;
+  options.huge_pages = settings.huge_pages;
+  options.trust_output_shapes = settings.trust_output_shapes ? 1 : 0;
+  const bool cached = settings.device_memory == DVT_DEVICE_MEMORY_CACHED;
+  options.device_bytes_max = cached ? settings.bytes_max : 0;
   Runner runner;
   DvtExecutor* executor = nullptr;
   DvtError error{};
@@ -67,6 +69,37 @@ Status Runner::bind_inputs(std::span<const HostTensor> inputs) {
                 tensor.dims);
     if (dvt_executor_bind_input_tensor(executor_.get(), i, &tensor, inputs[i].bytes.data(),
                                        &error) != DVT_OK) {
+      return status_of(error);
+    }
+  }
+  return {};
+}
+
+Status Runner::expect_shapes(std::span<const std::string> forms) {
+  for (const std::string& form : forms) {
+    const size_t split = form.find_last_of(":=");
+    const auto dims =
+        split == std::string::npos ? std::nullopt : parse_dims(form.substr(split + 1));
+    if (!dims || split == 0) {
+      return usage_error(fmt::format("--output-shape: '{}' is not NAME:DIMS", form),
+                         "--output-shape scores:8x1000");
+    }
+    const std::string name = form.substr(0, split);
+    const auto output = std::find_if(outputs_.begin(), outputs_.end(),
+                                     [&](const HostTensor& tensor) { return tensor.name == name; });
+    if (output == outputs_.end()) {
+      return usage_error(fmt::format("--output-shape: no output is named '{}'", name));
+    }
+    const auto index = static_cast<uint32_t>(output - outputs_.begin());
+    DvtTensor tensor{};
+    tensor.dtype = output->dtype;
+    tensor.rank = static_cast<uint8_t>(dims->size());
+    std::copy(dims->begin(), dims->end(), tensor.dims);
+    DvtError error{};
+    void* data = dynamic_[index] ? nullptr : output->bytes.data();
+    const size_t bytes = dynamic_[index] ? 0 : output->bytes.size();
+    if (dvt_executor_bind_output_tensor(executor_.get(), index, &tensor, data, bytes, &error) !=
+        DVT_OK) {
       return status_of(error);
     }
   }
@@ -169,7 +202,8 @@ Result<std::vector<HostTensor>> make_inputs(std::span<const PortType> ports,
     if (!input.ok()) return std::move(input.status());
     InputSource source{
         .text = form.starts_with("random") ? fmt::format("{}, seed {}", form, seed + i) : form,
-        .open_dims_are_one = ports[i].is_dynamic && (form == "random" || form == "zeros")};
+        .open_dims_are_one = ports[i].is_dynamic && ports[i].usual_dims.empty() &&
+                             (form == "random" || form == "zeros")};
     if (ports[i].is_dynamic) source.text += ", " + input->type_text();
     sources.push_back(std::move(source));
     inputs.push_back(std::move(*input));
@@ -260,12 +294,20 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
   }
   session.print("  {}constants {}, file {}\n", planned_arena(report),
                 format_bytes(report.constant_bytes), format_bytes(report.file_bytes));
+  for (const std::string& gear : report.gears) session.print("  gear {}\n", gear);
   Json generation = report_generation(session, report);
   if (report.schedule_workers > 0) {
     session.print("  schedule for {} workers: promises {} instead of {}\n", report.schedule_workers,
                   format_time(report.schedule_ns), format_time(report.sequential_ns));
   } else if (!report.why_no_schedule.empty()) {
     session.print("  no schedule: {}\n", report.why_no_schedule);
+  }
+  if (report.streams.count > 1) {
+    session.print("  {} streams, {} between them; {} of {} edges need none of their own\n",
+                  report.streams.count, format_count(report.streams.events, "event"),
+                  report.streams.implied_edges, report.streams.crossing_edges);
+  } else if (!report.why_one_stream.empty()) {
+    session.print("  one stream: {}\n", report.why_one_stream);
   }
   if (report.launch_edges_removed + report.launch_edges_kept > 0) {
     session.detail("  Frees may run before launches: {} became relations, {} kept{}{}\n",
@@ -289,10 +331,16 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
                                  {"plan_method", report.plan_method},
                                  {"constant_bytes", report.constant_bytes},
                                  {"file_bytes", report.file_bytes},
+                                 {"gears", report.gears},
                                  {"schedule_workers", report.schedule_workers},
                                  {"schedule_ns", report.schedule_ns},
                                  {"sequential_ns", report.sequential_ns},
                                  {"why_no_schedule", report.why_no_schedule},
+                                 {"streams", report.streams.count},
+                                 {"events", report.streams.events},
+                                 {"crossing_edges", report.streams.crossing_edges},
+                                 {"implied_edges", report.streams.implied_edges},
+                                 {"why_one_stream", report.why_one_stream},
                                  {"launch_edges_removed", report.launch_edges_removed},
                                  {"launch_edges_kept", report.launch_edges_kept},
                                  {"why_edges_kept", report.why_edges_kept}};

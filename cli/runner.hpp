@@ -33,20 +33,23 @@ struct Workers {
   uint32_t schedule = DVT_SCHEDULE_AUTO;
 };
 
-struct MemorySettings {
+struct ExecutorSettings {
   uint64_t bytes_max = 0;  // Of each pool of what is known at run time only; 0: no limit.
   uint32_t device_memory = DVT_DEVICE_MEMORY_CACHED;
   uint32_t huge_pages = DVT_HUGE_PAGES_AUTO;
+  bool trust_output_shapes = false;
 };
 
 class Runner {
  public:
   // Load: creates the executor, allocates outputs. `device` may be NULL; timeout_us < 0: no limit.
   static Result<Runner> create(DvtImage* image, DvtDevice* device, int64_t timeout_us,
-                               const Workers& workers, const MemorySettings& memory = {});
+                               const Workers& workers, const ExecutorSettings& settings = {});
 
   // In the order of the image's inputs; they must stay until the next bind.
   Status bind_inputs(std::span<const HostTensor> inputs);
+  // What the shape of an output of dynamic shape must turn out to be; "NAME:DIMS" each.
+  Status expect_shapes(std::span<const std::string> forms);
   // Runs Main once and returns the nanoseconds it took.
   Result<double> run();
   Result<double> run_observed(DvtNodeObserver observer, void* user);

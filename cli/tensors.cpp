@@ -45,9 +45,11 @@ bool fits(std::span<const int64_t> dims, const PortType& port) {
                     [](int64_t dim, int64_t known) { return dim == known || known < 0; });
 }
 
-// Zeros. `dims` is what follows the ':' of "random:1x128"; empty: open dims are 1.
+// Zeros. `dims` is what follows the ':' of "random:1x128"; empty: those of the first gear, or open
+// dims are 1.
 Result<HostTensor> empty_tensor(const PortType& port, std::string_view dims_text) {
   HostTensor tensor{.name = port.name, .dtype = port.dtype, .dims = port.dims, .bytes = {}};
+  if (!port.usual_dims.empty()) tensor.dims = port.usual_dims;
   for (int64_t& dim : tensor.dims) dim = dim < 0 ? 1 : dim;
   if (!dims_text.empty()) {
     const auto dims = parse_dims(dims_text);
@@ -147,7 +149,13 @@ std::string PortType::type_text() const {
 }
 
 std::vector<PortType> input_ports(const DvtImage* image) {
-  return ports_of(image, dvt_image_input_count(image), dvt_image_input_info);
+  auto ports = ports_of(image, dvt_image_input_count(image), dvt_image_input_info);
+  for (uint32_t i = 0; i < ports.size() && dvt_image_gear_count(image) > 0; ++i) {
+    DvtTensor tensor;
+    const bool known = dvt_image_gear_input(image, 0, i, &tensor, nullptr) == DVT_OK;
+    if (known) ports[i].usual_dims.assign(tensor.dims, tensor.dims + tensor.rank);
+  }
+  return ports;
 }
 
 std::vector<PortType> output_ports(const DvtImage* image) {

@@ -60,6 +60,7 @@ struct PortType {
   uint64_t byte_size;
   bool is_dynamic = false;
   bool is_rank_known = true;
+  std::vector<int64_t> usual_dims = {};  // In the first gear, where there are gears; else empty.
 
   [[nodiscard]] std::string type_text() const;
 };

@@ -11,6 +11,7 @@
 #include "ir/passes/rewrite.hpp"
 #include "ops/definition.hpp"
 #include "ops/defs/fused.hpp"
+#include "ops/plugin.hpp"
 
 namespace davit::codegen {
 namespace {
@@ -47,6 +48,10 @@ class Generator {
     for (const ir::NodeId node : passes::live_nodes(module())) {
       if (module().node_graph(node) != ir::kMainGraph || rewriter_.has_control_edges(node))
         continue;
+      if (const DvtPluginSource* source = source_of(node)) {
+        if (Status status = replace_by_source(node, *source, refusals); !status.ok()) return status;
+        continue;
+      }
       auto recognised = recognise(module(), node);
       if (!recognised.ok()) return std::move(recognised.status());
       if (!recognised->reason.empty()) {
@@ -59,11 +64,7 @@ class Generator {
 
   [[nodiscard]] uint32_t nodes() const { return nodes_; }
   // Each once, by name: the order of the graph leaves no trace in the code.
-  [[nodiscard]] std::vector<Kernel> kernels() && {
-    std::vector<Kernel> kernels;
-    for (auto& [name, kernel] : kernels_) kernels.push_back(std::move(kernel));
-    return kernels;
-  }
+  [[nodiscard]] std::map<std::string, Kernel>& kernels() { return kernels_; }
 
  private:
   ir::Module& module() { return rewriter_.module(); }
@@ -82,6 +83,70 @@ class Generator {
         ir::kMainGraph, std::string(module().value_name(product.weights)) + ".packed",
         ir::make_tensor(DVT_F32, kernel.layout.weight_dims, std::move(bytes)));
     return at->second;
+  }
+
+  // The source that a plug-in has for the kernel of a node; null: none.
+  const DvtPluginSource* source_of(ir::NodeId node) {
+    const ops::PluginOperators* operators = module().plugin_operators;
+    if (operators == nullptr || !operators->has_sources()) return nullptr;
+    const ops::OperatorDefinition* definition = ops::find_operator(module(), node);
+    if (definition == nullptr) return nullptr;
+    const auto recipe = definition->recipe(ops::NodeView(module(), node));
+    if (!recipe.ok() || recipe->kernel == nullptr) return nullptr;
+    return operators->find_source(recipe->kernel->name);
+  }
+
+  // Why a kernel given as source cannot run a node; empty when it can.
+  std::string reason_against(ir::NodeId node, const ops::Recipe& recipe) {
+    if (recipe.kernel->flags !=
+            (recipe.kernel->flags & (DVT_KERNEL_PURE | DVT_KERNEL_DEVICE | DVT_KERNEL_IN_PLACE)) ||
+        (recipe.kernel->flags & DVT_KERNEL_PURE) == 0 || recipe.kernel->host_inputs != 0) {
+      return "its kernel is not pure, or has flags that a kernel given as source cannot have";
+    }
+    const auto inputs = module().inputs(node);
+    const auto outputs = module().outputs(node);
+    if (!recipe.workspace_bytes.empty() || outputs.size() != 1 || inputs.empty()) {
+      return "a kernel given as source has one output, an input, and no scratch";
+    }
+    for (const ir::ValueId value : inputs) {
+      if (value == ir::kNoValue) return "an input is absent";
+      if (!passes::static_shape(module(), value)) return "a shape is not static";
+    }
+    if (!passes::static_shape(module(), outputs[0])) return "a shape is not static";
+    const bool same = module().dtype(outputs[0]) == module().dtype(inputs[0]);
+    return same ? "" : "the output has another element type than input 0";
+  }
+
+  Status replace_by_source(ir::NodeId node, const DvtPluginSource& source,
+                           std::vector<std::pair<std::string, std::string>>& refusals) {
+    const auto recipe = ops::find_operator(module(), node)->recipe(ops::NodeView(module(), node));
+    if (std::string reason = reason_against(node, *recipe); !reason.empty()) {
+      refusals.emplace_back(module().node_path(node), std::move(reason));
+      return {};
+    }
+    Kernel kernel;
+    kernel.source = {source.function, source.text, recipe->attributes};
+    const auto inputs = module().inputs(node);
+    const ir::ValueId y = module().outputs(node)[0];
+    for (const ir::ValueId input : inputs) kernel.operands.push_back(tensor_of(module(), input));
+    kernel.operands.push_back(tensor_of(module(), y));
+    kernel.inputs = uint32_t(inputs.size());
+    kernel.outputs = 1;
+    name_kernel(kernel, isas_);
+    ir::Module::NodeInit init{
+        .domain = std::string(ops::kFusedDomain),
+        .op = "GeneratedSource",
+        .name = std::string(module().node_name(node)),
+        .inputs = {inputs.begin(), inputs.end()},
+        .outputs = {},
+        .attributes = {{"kernel", kernel.name}, {"shape", *passes::static_shape(module(), y)}},
+        .opset = ops::kFusedOpset};
+    init.outputs = {y};
+    rewriter_.add_node(ir::kMainGraph, std::move(init));
+    rewriter_.strike_unneeded(node);
+    kernels_.try_emplace(kernel.name, std::move(kernel));
+    ++nodes_;
+    return {};
   }
 
   // A weight that is not finite meets pads in the plain way only.
@@ -152,7 +217,8 @@ DvtCode infer_nothing(const DvtContext* /*context*/, DvtTensor* /*outputs*/, cha
 
 }  // namespace
 
-Result<std::unique_ptr<Generated>> generate(ir::Module& module, const Options& options) {
+Result<std::unique_ptr<Generated>> generate(std::span<ir::Module* const> modules,
+                                            const Options& options) {
   std::vector<Isa> isas;
   for (const std::string& name : options.isas) {
     auto isa = isa_named(name);
@@ -162,10 +228,15 @@ Result<std::unique_ptr<Generated>> generate(ir::Module& module, const Options& o
   // The loader takes the first that the processor can run.
   std::sort(isas.begin(), isas.end(), [](const Isa& a, const Isa& b) { return a.lanes > b.lanes; });
   auto generated = std::make_unique<Generated>();
-  Generator generator(module, isas, options.plain_sums);
-  if (Status status = generator.run(generated->refusals); !status.ok()) return status;
-  generated->nodes = generator.nodes();
-  const std::vector<Kernel> kernels = std::move(generator).kernels();
+  std::map<std::string, Kernel> named;
+  for (ir::Module* module : modules) {
+    Generator generator(*module, isas, options.plain_sums);
+    if (Status status = generator.run(generated->refusals); !status.ok()) return status;
+    generated->nodes += generator.nodes();
+    named.merge(generator.kernels());
+  }
+  std::vector<Kernel> kernels;
+  for (auto& [name, kernel] : named) kernels.push_back(std::move(kernel));
   if (kernels.empty()) return generated;
   const std::vector<SourceFile> files = make_sources(kernels, isas);
   auto built = build(files, options.toolchain);

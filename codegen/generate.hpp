@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,13 +41,14 @@ class Generated {
   [[nodiscard]] size_t kernel_count() const { return records_.size(); }
 
  private:
-  friend Result<std::unique_ptr<Generated>> generate(ir::Module&, const Options&);
+  friend Result<std::unique_ptr<Generated>> generate(std::span<ir::Module* const>, const Options&);
   std::vector<std::string> names_;
   std::vector<DvtKernel> records_;
 };
 
-// Replaces what recognise() knows in the main graph by operators davit::Generated<kind>; the
-// weights of products are packed. Null when there is none.
-Result<std::unique_ptr<Generated>> generate(ir::Module& module, const Options& options);
+// Replaces what recognise() knows in the main graphs by operators davit::Generated<kind>; the
+// weights of products are packed. Modules have what is equal in common.
+Result<std::unique_ptr<Generated>> generate(std::span<ir::Module* const> modules,
+                                            const Options& options);
 
 }  // namespace davit::codegen

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "exec/generated_code.h"
 
@@ -25,6 +26,25 @@ std::string operand_table(const Kernel& kernel, const std::string& symbol) {
                         fmt::join(operand.dims, operand.dims + DVT_MAX_RANK, ", "));
   }
   return text + "};\n";
+}
+
+// The text may come for several shapes: its function and its record get names of their own, and it
+// has a file of its own.
+std::string source_text(const Kernel::Source& source, const std::string& symbol) {
+  std::string words;
+  for (size_t at = 0; at < source.attributes.size(); at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, source.attributes.data() + at,
+                std::min(sizeof word, source.attributes.size() - at));
+    words += fmt::format("{}u, ", word);
+  }
+  return fmt::format(
+      "static const uint64_t {0}_attributes[] = {{{1}0u}};\n"
+      "#define DVT_SOURCE_ATTRIBUTES ((const void*){0}_attributes)\n"
+      "#define {2} {0}_run\n"
+      "DvtCode {2}(void* context);\n{3}\n"
+      "#undef {2}\n#undef DVT_SOURCE_ATTRIBUTES\n",
+      symbol, words, source.function, source.text);
 }
 
 // The tables of all instruction sets, and the record.
@@ -71,7 +91,9 @@ std::string symbol_of(const Kernel& kernel, const Isa& isa) {
 }
 
 std::string kernel_text(const Kernel& kernel, const Isa& isa, const std::string& symbol) {
-  return operand_table(kernel, symbol) + emit_product(kernel.product, kernel.layout, isa, symbol) +
+  return operand_table(kernel, symbol) +
+         (kernel.source ? source_text(*kernel.source, symbol)
+                        : emit_product(kernel.product, kernel.layout, isa, symbol)) +
          fmt::format(
              "DvtCode {0}_check(const DvtContext* ctx, char* reason, size_t size) {{\n"
              "  return check_operands(ctx, {0}_operands, {1}, {2}, reason, size);\n}}\n"
@@ -87,28 +109,34 @@ std::string_view kind_of(const Product& product) {
   return kKinds[product.what.index()];
 }
 
+std::string_view kind_of(const Kernel& kernel) {
+  return kernel.source ? "Source" : kind_of(kernel.product);
+}
+
 void name_kernel(Kernel& kernel, std::span<const Isa> isas) {
   std::string text = std::string(kPublicHeaders) + kPrelude;
   for (const Isa& isa : isas) text += kernel_text(kernel, isa, "k");
-  kernel.name = fmt::format(DVT_GENERATED_PREFIX "{}.{}", kind_of(kernel.product), digest_of(text));
+  kernel.name = fmt::format(DVT_GENERATED_PREFIX "{}.{}", kind_of(kernel), digest_of(text));
 }
 
 std::vector<SourceFile> make_sources(std::span<const Kernel> kernels, std::span<const Isa> isas) {
   std::vector<SourceFile> files;
   for (const Isa& isa : isas) {
-    for (size_t begin = 0; begin < kernels.size(); begin += kKernelsPerFile) {
-      SourceFile file{
-          .name = fmt::format("{}_{}.c", isa.name, begin / kKernelsPerFile),
-          .flags = std::string(isa.flags),
-          .text = fmt::format("#define LANES {}\n", isa.lanes) + kPublicHeaders + kPrelude};
-      const size_t count = std::min(kKernelsPerFile, kernels.size() - begin);
-      for (const Kernel& kernel : kernels.subspan(begin, count)) {
-        file.text += kernel_text(kernel, isa, symbol_of(kernel, isa));
+    size_t room = 0;
+    size_t count = 0;
+    for (const Kernel& kernel : kernels) {
+      if (room == 0 || kernel.source) {
+        files.push_back(
+            {.name = fmt::format("{}_{}.c", isa.name, count++),
+             .flags = std::string(isa.flags),
+             .text = fmt::format("#define LANES {}\n", isa.lanes) + kPublicHeaders + kPrelude});
+        room = kernel.source ? 1 : kKernelsPerFile;
       }
-      files.push_back(std::move(file));
+      files.back().text += kernel_text(kernel, isa, symbol_of(kernel, isa));
+      --room;
     }
   }
-  files.push_back({.name = "record.c", .text = record_text(kernels, isas)});
+  files.push_back({.name = "record.c", .flags = {}, .text = record_text(kernels, isas)});
   return files;
 }
 

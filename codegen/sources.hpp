@@ -4,7 +4,9 @@
 // Memory   Text is returned by value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,7 +30,17 @@ struct Kernel {
   std::vector<DvtTensor> operands;  // Inputs, then outputs.
   uint32_t inputs = 0, outputs = 0;
   std::string name;  // "generated.Conv.0f3a...": equal kernels have equal names.
+
+  // A plug-in's kernel, in place of a product: DvtPluginSource and the attribute record.
+  struct Source {
+    std::string function, text;
+    std::vector<std::byte> attributes;
+  };
+  std::optional<Source> source = {};
 };
+
+// "Conv", "MatMul", ...; "Source".
+std::string_view kind_of(const Kernel& kernel);
 
 // Of operators davit::Generated<kind>: "Conv", "MatMul", ...
 std::string_view kind_of(const Product& product);

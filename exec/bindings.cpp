@@ -3,9 +3,12 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "base/dtype.hpp"
 #include "exec/executor.hpp"
+#include "exec/gears.hpp"
 #include "exec/tensor_text.hpp"
 
 using davit::ErrorDetail;
@@ -49,12 +52,57 @@ Status DvtExecutor::bind_input(uint32_t index, const void* data, size_t bytes) {
 Status DvtExecutor::bind_output(uint32_t index, void* data, size_t bytes) {
   if (index >= view_.outputs.size()) return no_such_port("output", index, view_.outputs.size());
   has_run_ = false;  // What was computed may be elsewhere now.
+  if (std::exchange(runtime_->outputs[index].has_shape, uint8_t{0}) != 0) shapes_valid_ = false;
   if (view_.is_dynamic(view_.outputs[index].value)) return bind_dynamic_output(index, data, bytes);
   return bind(view_.outputs[index], static_cast<uint32_t>(view_.inputs.size()) + index, data,
               bytes);
 }
 
-// Whether a tensor may be bound to an input. Works out its bytes.
+Status DvtExecutor::bind_output_tensor(uint32_t index, const DvtTensor& tensor, void* data,
+                                       size_t bytes) {
+  if (index >= view_.outputs.size()) return no_such_port("output", index, view_.outputs.size());
+  const PortView& port = view_.outputs[index];
+  DvtTensor shape = tensor;
+  shape.flags = DVT_TENSOR_DYNAMIC;
+  shape.reserved = 0;
+  if (Status status = check_shape(port, shape); !status.ok()) return status;
+  const bool is_dynamic = view_.is_dynamic(port.value);
+  if (is_dynamic && data != nullptr && bytes < shape.bytes) {
+    return check_buffer(port, shape, data, bytes);
+  }
+  if (Status status = bind_output(index, data, bytes); !status.ok() || !is_dynamic) return status;
+  DvtOutputSlot& slot = runtime_->outputs[index];
+  slot.given = shape;
+  slot.has_shape = 1;
+  // Else the next run might begin behind the nodes that compare.
+  const DvtTensor& known = *cells_[port.value].tensor;
+  if (known.rank != shape.rank || std::memcmp(known.dims, shape.dims, sizeof shape.dims) != 0) {
+    shapes_valid_ = false;
+  }
+  return {};
+}
+
+// Of outputs whose shape came with the data; the others' was compared before.
+Status DvtExecutor::check_given_shapes() const {
+  for (uint32_t i = 0; i < view_.outputs.size(); ++i) {
+    const DvtOutputSlot& slot = runtime_->outputs[i];
+    if (slot.has_shape == 0 || slot.is_bound_only == 0) continue;
+    const DvtTensor& found = *cells_[view_.outputs[i].value].tensor;
+    if (found.rank == slot.given.rank &&
+        std::memcmp(found.dims, slot.given.dims, sizeof found.dims) == 0) {
+      continue;
+    }
+    return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                              .stage = DVT_STAGE_RUN,
+                              .message = "the output has another shape than was given",
+                              .tensor = slot.name,
+                              .expected = davit::exec::tensor_text(found),
+                              .got = davit::exec::tensor_text(slot.given)});
+  }
+  return {};
+}
+
+// Whether a tensor may be bound to a port. Works out its bytes.
 Status DvtExecutor::check_shape(const PortView& port, DvtTensor& given) const {
   const DvtTensor& known = view_.descs[port.desc];
   const auto refuse = [&](const char* message, std::string expected, std::string got) {
@@ -66,8 +114,7 @@ Status DvtExecutor::check_shape(const PortView& port, DvtTensor& given) const {
                               .got = std::move(got)});
   };
   if (given.dtype != known.dtype) {
-    return refuse("the element type is not the input's",
-                  std::string(davit::dtype_name(known.dtype)),
+    return refuse("the element type is not the port's", std::string(davit::dtype_name(known.dtype)),
                   std::string(davit::dtype_name(given.dtype)));
   }
   if (dvt_set_shape(&given, given.rank, given.dims) != DVT_OK) {
@@ -82,7 +129,7 @@ Status DvtExecutor::check_shape(const PortView& port, DvtTensor& given) const {
     fits = fits && given.dims[d] >= port.dims[d].min && given.dims[d] <= port.dims[d].max;
   }
   if (fits) return {};
-  return refuse("the shape does not fit the input", davit::exec::port_text(view_, port),
+  return refuse("the shape does not fit the port", davit::exec::port_text(view_, port),
                 davit::exec::tensor_text(given));
 }
 
@@ -287,8 +334,58 @@ Status DvtExecutor::check_bindings() {
   }
   if (Status status = check_overlaps(); !status.ok()) return status;
   if (Status status = check_arena_apart(); !status.ok()) return status;
+  if (Status status = choose_gear(); !status.ok()) return status;
   ready_ = true;
   return {};
+}
+
+namespace {
+
+bool same_shape(const DvtTensor& a, const DvtTensor& b) {
+  return a.rank == b.rank && std::memcmp(a.dims, b.dims, sizeof a.dims) == 0;
+}
+
+}  // namespace
+
+// The gear whose shapes the inputs have.
+Status DvtExecutor::choose_gear() {
+  if (gears_ == nullptr) return {};
+  const davit::exec::GearsView gears = davit::exec::gears_of(view_);
+  for (uint32_t gear = 0; gear < gears.count; ++gear) {
+    bool fits = true;
+    for (uint32_t port = 0; fits && port < view_.inputs.size(); ++port) {
+      fits = same_shape(*cells_[view_.inputs[port].value].tensor, gears.input(gear, port));
+    }
+    if (!fits) continue;
+    gears_->gear = gear;
+    return {};
+  }
+  return no_such_gear(gears);
+}
+
+// Names the first input that rules out those gears that the inputs before it have left.
+Status DvtExecutor::no_such_gear(const davit::exec::GearsView& gears) const {
+  std::vector<uint32_t> left(gears.count);
+  std::iota(left.begin(), left.end(), 0U);
+  ErrorDetail detail{.code = DVT_INVALID_ARGUMENT, .stage = DVT_STAGE_BIND};
+  for (uint32_t port = 0; port < view_.inputs.size() && !left.empty(); ++port) {
+    const DvtTensor& given = *cells_[view_.inputs[port].value].tensor;
+    detail.message = port == 0 ? "the shape is that of no gear"
+                               : "the shape is that of no gear, with those of the inputs before it";
+    detail.tensor = view_.strings[view_.inputs[port].name];
+    detail.got = davit::exec::tensor_text(given);
+    detail.expected.clear();
+    std::vector<uint32_t> fitting;
+    for (const uint32_t gear : left) {
+      const DvtTensor& wanted = gears.input(gear, port);
+      if (same_shape(given, wanted)) fitting.push_back(gear);
+      const std::string shape = davit::exec::tensor_text(wanted);
+      if (detail.expected.find(shape) != std::string::npos) continue;
+      detail.expected += (detail.expected.empty() ? "" : " or ") + shape;
+    }
+    left = std::move(fitting);
+  }
+  return Status(std::move(detail));
 }
 
 // Sweeps over the buffers by ascending address. Inputs may overlap each other.

@@ -75,7 +75,8 @@ class DeviceSweep {
   void change_memory(uint32_t node, DvtDeviceNode kind) {
     wait_for(memory_, node);
     memory_ = node;
-    if (kind == DVT_NODE_BUILD_REF) return name_again(node);
+    if (kind == DVT_NODE_BUILD_REF || kind == DVT_NODE_BUILD_PART) return name_again(node);
+    if (kind == DVT_NODE_PACK_HOST) return;
     if (kind == DVT_NODE_ALLOC) {
       const uint32_t value = graph_.outputs_of(node)[0];
       writer_[value] = node;
@@ -111,6 +112,8 @@ bool may_run_apart(DvtDeviceNode kind, bool host_node, uint8_t lane) {
     case DVT_NODE_RECORD_EVENT:
     case DVT_NODE_WAIT_EVENT:
     case DVT_NODE_SYNC_STREAM:
+    case DVT_NODE_PACK_HOST:
+    case DVT_NODE_BUILD_PART:
       return true;
     case DVT_NODE_OTHER:
       return host_node || lane == DVT_KERNEL_LANE_NORMAL;

@@ -122,6 +122,46 @@ static DvtCode check_build_ref(const DvtContext* ctx, char* reason, size_t size)
   return DVT_OK;
 }
 
+static DvtCode check_build_part(const DvtContext* ctx, char* reason, size_t size) {
+  const DvtCode code = check_build_ref(ctx, reason, size);
+  if (code != DVT_OK) return code;
+  const uint64_t room = dvt_input(ctx, 0)->tensor->bytes - dvt_output(ctx, 0)->tensor->bytes;
+  const DvtPartAttributes* attributes = ctx->attributes;
+  if (attributes->offset < 0 || attributes->offset % DVT_PACK_ALIGNMENT != 0 ||
+      (uint64_t)attributes->offset > room) {
+    return dvt_fail_because(DVT_INVALID_IMAGE, reason, size,
+                            "offset %lld is no multiple of %d that leaves room for the part",
+                            (long long)attributes->offset, DVT_PACK_ALIGNMENT);
+  }
+  return DVT_OK;
+}
+
+static uint64_t packed_bytes(uint64_t bytes) {
+  return (bytes + DVT_PACK_ALIGNMENT - 1) & ~(uint64_t)(DVT_PACK_ALIGNMENT - 1);
+}
+
+static DvtCode check_pack_host(const DvtContext* ctx, char* reason, size_t size) {
+  if (ctx->input_count < 1 || ctx->output_count != 1) {
+    return dvt_fail_because(DVT_INVALID_IMAGE, reason, size,
+                            "takes inputs and one output, not %u and %u", ctx->input_count,
+                            ctx->output_count);
+  }
+  uint64_t total = 0;
+  for (uint32_t i = 0; i <= ctx->input_count; ++i) {
+    const DvtTensor* tensor = ctx->cells[i] == NULL ? NULL : ctx->cells[i]->tensor;
+    if (tensor == NULL || (tensor->flags & DVT_TENSOR_DYNAMIC) != 0 ||
+        tensor->dtype == DVT_STRING || tensor->bytes > INT32_MAX) {
+      return dvt_fail_because(DVT_INVALID_IMAGE, reason, size,
+                              "operand %u is no tensor of static shape below 2 GiB", i);
+    }
+    if (i < ctx->input_count) total += packed_bytes(tensor->bytes);
+  }
+  const uint64_t room = dvt_output(ctx, 0)->tensor->bytes;
+  if (total <= room) return DVT_OK;
+  return dvt_fail_because(DVT_INVALID_IMAGE, reason, size, "packs %llu bytes into %llu",
+                          (unsigned long long)total, (unsigned long long)room);
+}
+
 static DvtCode check_copy(const DvtContext* ctx, uint32_t inputs, uint32_t outputs, char* reason,
                           size_t size) {
   DvtCode code = check_counts(ctx, inputs, outputs, reason, size);
@@ -283,6 +323,25 @@ static DvtCode run_build_ref(void* context) {
   return DVT_OK;
 }
 
+static DvtCode run_build_part(void* context) {
+  const DvtContext* ctx = context;
+  const DvtPartAttributes* attributes = ctx->attributes;
+  dvt_output(ctx, 0)->data = (char*)dvt_input(ctx, 0)->data + attributes->offset;
+  return DVT_OK;
+}
+
+static DvtCode run_pack_host(void* context) {
+  const DvtContext* ctx = context;
+  char* to = dvt_output(ctx, 0)->data;
+  for (uint32_t i = 0; i < ctx->input_count; ++i) {
+    const DvtCell* from = dvt_input(ctx, i);
+    const uint64_t bytes = from->tensor->bytes;
+    if (bytes > 0) memcpy(to, from->data, bytes);
+    to += packed_bytes(bytes);
+  }
+  return DVT_OK;
+}
+
 static DvtCode submitted(const DvtContext* ctx) {
   if (ctx->runtime->deferred != NULL) dvt_deferred_submitted(ctx->runtime->deferred, ctx->node);
   return DVT_OK;
@@ -431,6 +490,8 @@ static const DvtAttribute event_attributes[] = {
     {"event", offsetof(DvtEventAttributes, event), 1, 'i'}};
 static const DvtAttribute alloc_attributes[] = {
     {"bytes", offsetof(DvtAllocAttributes, bytes), 1, 'i'}};
+static const DvtAttribute part_attributes[] = {
+    {"offset", offsetof(DvtPartAttributes, offset), 1, 'i'}};
 
 /* In the order of DvtDeviceNode, from 1. */
 static const DvtKernel kernels[] = {
@@ -461,8 +522,12 @@ static const DvtKernel kernels[] = {
     {"SyncStream", DVT_KERNEL_ABI_VERSION, DVT_KERNEL_LANE_NORMAL, 0, 0, 0, 0,
      sizeof(DvtStreamAttributes), 1, stream_attributes, run_sync_stream, check_stream_attribute,
      NULL, NULL, 0},
+    {"PackHost", DVT_KERNEL_ABI_VERSION, MEMORY, 1, ANY, 1, 1, 0, 0, NULL, run_pack_host,
+     check_pack_host, NULL, NULL, 0},
+    {"BuildPartTensor", DVT_KERNEL_ABI_VERSION, MEMORY, 1, 1, 1, 1, sizeof(DvtPartAttributes), 1,
+     part_attributes, run_build_part, check_build_part, NULL, NULL, 0},
 };
-static_assert(sizeof kernels / sizeof kernels[0] == DVT_NODE_SYNC_STREAM,
+static_assert(sizeof kernels / sizeof kernels[0] == DVT_NODE_BUILD_PART,
               "one kernel for each DvtDeviceNode");
 
 DvtKernelTable dvt_device_kernels(void) {

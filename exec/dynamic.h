@@ -11,6 +11,7 @@
  *   If          normal  condition, captures           results              -
  *   Loop        normal  trip count, condition,        see below            counts
  *                       states, captures
+ *   SelectGear  memory  see below                     see below            -
  *
  * The device_kernel of a ReferTo names the alias kernel.
  *
@@ -29,6 +30,13 @@
  *        iteration (i64), condition (bool), S states,     written before each iteration
  *        condition (bool), S next states, C results       written by the body
  * States and results are heap values. A next state, and a result, has memory of its own.
+ *
+ * SelectGear is the one node of Main in an image with gears: sets of shapes of the inputs, each of
+ * which has a body of its own where all shapes are static. With I inputs and O outputs of the
+ * image: in   the image's inputs; for each gear, a static value at each of these ports: its shape
+ * there out  the image's outputs; for each gear, a static value at each of these ports, which its
+ * body writes The executor chooses the gear that has the shapes which are bound, before the run.
+ * Bodies of gears share the arena: one of them runs.
  *
  * Threads  As device_kernels.c: nodes of one executor, one at a time on the sequential loop.
  * Trust    See above; run() trusts what the verifier has proved.
@@ -56,6 +64,7 @@ typedef enum DvtHostNode {
   DVT_HOST_IF,
   DVT_HOST_LOOP,
   DVT_HOST_COPY_SHAPE,
+  DVT_HOST_SELECT_GEAR,
 } DvtHostNode;
 DvtHostNode dvt_host_node(const DvtKernel* kernel);
 DvtHostNode dvt_host_node_named(const char* name);
@@ -109,13 +118,16 @@ typedef struct DvtShapeNode {
   uint32_t used, next;     /* Ways filled; the one to fill next. */
   uint32_t input_count, output_count; /* Dynamic ones of the target. */
   uint64_t hits, misses;
+  /* Not NULL: the one dynamic output is this output of the image, and what the caller says of its
+   * shape is trusted (DvtExecutorOptions.trust_output_shapes). */
+  const DvtOutputSlot* trusted;
 } DvtShapeNode;
 
 /* A node with bodies. */
 typedef struct DvtFlowNode {
   const void* attributes; /* The image's record. */
   uint32_t body_count;
-  uint32_t reserved;
+  uint32_t gear;                /* Of a SelectGear: the body of this run. */
   const struct DvtBody* bodies; /* [body_count] */
   /* Of a Loop, [collected]. */
   uint64_t* capacity;

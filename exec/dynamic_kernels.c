@@ -6,6 +6,7 @@
 #include "exec/dynamic.h"
 #include "exec/flow_kernels.h"
 #include "exec/reason.h"
+#include "ops/kernels/common.h"
 
 /* The descriptor of a dynamic value, in the executor's arena. */
 static DvtTensor* shape_of(DvtCell* cell) {
@@ -80,9 +81,24 @@ static DvtCode set_shapes(const DvtContext* ctx, const DvtShapeNode* node) {
   return DVT_OK;
 }
 
+static DvtCode check_target(const DvtContext* ctx, const DvtShapeNode* node) {
+  DvtRuntime* runtime = ctx->runtime;
+  if (node->kernel->check == NULL) return DVT_OK;
+  return node->kernel->check(node->target, runtime->reason, runtime->reason_bytes);
+}
+
+/* At run time it is the caller's shapes that do not fit, not the image. */
+static DvtCode blame_caller(DvtCode code) {
+  return code == DVT_INVALID_IMAGE ? DVT_INVALID_ARGUMENT : code;
+}
+
 static DvtCode run_infer_shape(void* context) {
   const DvtContext* ctx = context;
   DvtShapeNode* node = (DvtShapeNode*)ctx->attributes;
+  if (node->trusted != NULL && node->trusted->has_shape != 0) {
+    *shape_of(dvt_output(ctx, 0)) = node->trusted->given;
+    return blame_caller(check_target(ctx, node));
+  }
   if (node->memo != NULL && recall(ctx, node)) return DVT_OK;
   DvtRuntime* runtime = ctx->runtime;
   const DvtContext* target = node->target;
@@ -91,13 +107,9 @@ static DvtCode run_infer_shape(void* context) {
   }
   DvtCode code = node->kernel->infer(target, node->scratch, runtime->reason, runtime->reason_bytes);
   if (code == DVT_OK) code = set_shapes(ctx, node);
-  if (code == DVT_OK && node->kernel->check != NULL) {
-    code = node->kernel->check(target, runtime->reason, runtime->reason_bytes);
-  }
-  /* At run time it is the caller's shapes that do not fit, not the image. */
-  if (code == DVT_INVALID_IMAGE) code = DVT_INVALID_ARGUMENT;
+  if (code == DVT_OK) code = check_target(ctx, node);
   if (code == DVT_OK && node->memo != NULL) remember(ctx, node);
-  return code;
+  return blame_caller(code);
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -142,12 +154,25 @@ static DvtCode provide_output(DvtRuntime* runtime, DvtOutputSlot* slot, DvtCell*
   return DVT_OK;
 }
 
-static DvtCode run_bind_output(void* context) {
-  const DvtContext* ctx = context;
-  const DvtBindOutputAttributes* attributes = ctx->attributes;
-  DvtRuntime* runtime = ctx->runtime;
-  DvtOutputSlot* slot = &runtime->outputs[attributes->output];
-  DvtCell* cell = dvt_output(ctx, 0);
+/* What the caller said of its shape. Of a shape that depends on data the executor sees to it, when
+ * the run has ended. */
+static DvtCode check_given(DvtRuntime* runtime, const DvtOutputSlot* slot, const DvtCell* cell) {
+  if (slot->has_shape == 0 || slot->is_bound_only != 0 ||
+      (slot->given.rank == cell->tensor->rank &&
+       memcmp(slot->given.dims, cell->tensor->dims, sizeof slot->given.dims) == 0)) {
+    return DVT_OK;
+  }
+  char expected[DVT_SHAPE_TEXT];
+  char got[DVT_SHAPE_TEXT];
+  return dvt_fail_because(DVT_INVALID_ARGUMENT, runtime->reason, runtime->reason_bytes,
+                          "output '%s' has another shape than was given: expected %s, got %s",
+                          slot->name, dvt_shape_text(cell->tensor, expected),
+                          dvt_shape_text(&slot->given, got));
+}
+
+DvtCode dvt_bind_output(DvtRuntime* runtime, DvtOutputSlot* slot, DvtCell* cell) {
+  const DvtCode given = check_given(runtime, slot, cell);
+  if (given != DVT_OK) return given;
   const uint64_t bytes = cell->tensor->bytes;
   if (slot->bound != NULL || slot->capacity != 0) {
     if (bytes > slot->capacity) {
@@ -161,6 +186,13 @@ static DvtCode run_bind_output(void* context) {
     return DVT_OK;
   }
   return provide_output(runtime, slot, cell);
+}
+
+static DvtCode run_bind_output(void* context) {
+  const DvtContext* ctx = context;
+  const DvtBindOutputAttributes* attributes = ctx->attributes;
+  DvtOutputSlot* slot = &ctx->runtime->outputs[attributes->output];
+  return dvt_bind_output(ctx->runtime, slot, dvt_output(ctx, 0));
 }
 
 static DvtCode run_copy_shape(void* context) {
@@ -265,8 +297,17 @@ static const DvtKernel kernels[] = {
      .output_max = 1,
      .run = run_copy_shape,
      .check = check_nothing},
+    {.name = "SelectGear",
+     .abi_version = DVT_KERNEL_ABI_VERSION,
+     .flags = DVT_KERNEL_LANE_MEMORY,
+     .input_min = 2,
+     .input_max = ANY,
+     .output_min = 2,
+     .output_max = ANY,
+     .run = dvt_run_select_gear,
+     .check = check_nothing},
 };
-static_assert(sizeof kernels / sizeof kernels[0] == DVT_HOST_COPY_SHAPE,
+static_assert(sizeof kernels / sizeof kernels[0] == DVT_HOST_SELECT_GEAR,
               "one kernel per DvtHostNode");
 
 DvtKernelTable dvt_dynamic_kernels(void) {

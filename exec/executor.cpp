@@ -148,7 +148,7 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   executor->build_cells();
   executor->build_ports();
   executor->build_steps();
-  executor->build_dynamic();
+  executor->build_dynamic(options.trust_output_shapes != 0);
   executor->build_device_tables();
   if (Status status = executor->create_heap(options); !status.ok()) return status;
   if (Status status = executor->choose_device(options); !status.ok()) return status;
@@ -170,10 +170,9 @@ Status DvtExecutor::check_bodies() const {
     for (uint32_t node = 0; node < graph.node_count; ++node) {
       const DvtKernel* kernel = view_.kernels[graph.kernel[node]];
       const DvtHostNode kind = dvt_host_node(kernel);
-      const bool runs_bodies = kind == DVT_HOST_IF || kind == DVT_HOST_LOOP;
       // Names and costs of tasks, and buffers for launches, are there for the nodes of Main.
       const bool drives = body && dvt_device_node(kernel) != DVT_NODE_OTHER;
-      if (!drives && (graph.bodies_of(node).empty() || runs_bodies)) continue;
+      if (!drives && (graph.bodies_of(node).empty() || davit::exec::runs_bodies(kind))) continue;
       return Status(ErrorDetail{.code = DVT_UNSUPPORTED,
                                 .stage = DVT_STAGE_LOAD,
                                 .message = drives ? "nodes in bodies cannot drive a device"
@@ -319,6 +318,7 @@ Status DvtExecutor::run_main(const RunRequest& request) {
              : parallel ? run_main_parallel(request)
                         : run_steps(main_, DVT_STAGE_RUN, request, first);
   }
+  if (status.ok()) status = check_given_shapes();
   shapes_valid_ = has_run_ = status.ok();
   return status;
 }

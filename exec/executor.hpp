@@ -41,6 +41,7 @@
 namespace davit::exec {
 
 class EnvironmentTrace;
+struct GearsView;
 
 // A reference of its own to an open image.
 using SharedImage = std::unique_ptr<const DvtImage, ImageReleaser>;
@@ -116,6 +117,8 @@ struct DvtExecutor {
   davit::Status variable(uint32_t input, void*& data) const;
   // The shape comes with the data.
   davit::Status bind_input_tensor(uint32_t index, const DvtTensor& tensor, const void* data);
+  davit::Status bind_output_tensor(uint32_t index, const DvtTensor& tensor, void* data,
+                                   size_t bytes);
   davit::Status output_tensor(uint32_t index, DvtTensor& tensor, const void*& data) const;
   void statistics(DvtExecutorStatistics& out) const;
   void memory(DvtMemoryPool pool, DvtMemoryStatistics& out) const;
@@ -124,6 +127,8 @@ struct DvtExecutor {
   void host_memory(DvtHostMemory& out) const;
   uint64_t trim(uint64_t keep_bytes);
   void schedule(DvtScheduleInfo& out) const { parallel_.describe(out); }
+  // Of the last run that could begin; DVT_NO_INDEX without gears.
+  [[nodiscard]] uint32_t gear() const { return gears_ == nullptr ? DVT_NO_INDEX : gears_->gear; }
   // Of the runs to come, when they are to be watched. Made once, on demand.
   davit::exec::RunWatch& watch();
   // By any thread.
@@ -143,8 +148,11 @@ struct DvtExecutor {
   void build_device_tables();
   void note_unjoined_streams();
   // exec/executor_dynamic.cpp: the same for dynamic shapes and bodies; after build_steps().
-  void build_dynamic();
-  void build_shape_nodes(const davit::exec::StepList& list);
+  void build_dynamic(bool trust_output_shapes);
+  void mark_bounded_outputs();
+  void build_shape_nodes(const davit::exec::StepList& list, bool trust_output_shapes);
+  [[nodiscard]] const DvtOutputSlot* trusted_slot(const davit::exec::GraphView& graph,
+                                                  uint32_t node) const;
   void build_flow_nodes(const davit::exec::StepList& list);
   static DvtCode run_body(DvtRuntime* runtime, const DvtBody* body);
 
@@ -191,9 +199,12 @@ struct DvtExecutor {
   void attach(uint32_t slot, const void* data);
   void point(uint32_t slot, const void* data);
   davit::Status bind_dynamic_output(uint32_t index, void* data, size_t bytes);
+  davit::Status check_given_shapes() const;
   davit::Status bind(const davit::exec::PortView& port, uint32_t slot, const void* data,
                      size_t bytes);
   davit::Status check_bindings();
+  davit::Status choose_gear();
+  [[nodiscard]] davit::Status no_such_gear(const davit::exec::GearsView& gears) const;
   davit::Status check_overlaps();
   [[nodiscard]] davit::Status check_arena_apart() const;
   [[nodiscard]] const davit::exec::PortView& port_at(uint32_t slot) const;
@@ -248,6 +259,7 @@ struct DvtExecutor {
   uint64_t memo_bytes_ = 0;
   size_t flow_node_count_ = 0, body_count_ = 0;
   uint32_t collected_count_ = 0;
+  DvtFlowNode* gears_ = nullptr;  // The record of the SelectGear; null without gears.
   // Of the run in progress: what it was given, whether a limit has ended it, and the innermost node
   // of a body that failed.
   const davit::exec::RunRequest* request_ = nullptr;

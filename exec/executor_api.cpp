@@ -90,7 +90,9 @@ void dvt_executor_options_init(DvtExecutorOptions* options) {
               .device_memory = DVT_DEVICE_MEMORY_CACHED,
               .huge_pages = DVT_HUGE_PAGES_AUTO,
               .device_fixed = nullptr,
-              .device_fixed_bytes = 0};
+              .device_fixed_bytes = 0,
+              .trust_output_shapes = 0,
+              .reserved_2 = 0};
 }
 
 DvtCode dvt_executor_create(DvtImage* image, const DvtExecutorOptions* options, DvtExecutor** out,
@@ -178,6 +180,16 @@ DvtCode dvt_executor_bind_input_tensor(DvtExecutor* executor, uint32_t index,
   });
 }
 
+DvtCode dvt_executor_bind_output_tensor(DvtExecutor* executor, uint32_t index,
+                                        const DvtTensor* tensor, void* data, size_t bytes,
+                                        DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    if (tensor == nullptr) return null_argument("tensor");
+    return executor->bind_output_tensor(index, *tensor, data, bytes);
+  });
+}
+
 DvtCode dvt_executor_output_tensor(const DvtExecutor* executor, uint32_t index, DvtTensor* tensor,
                                    const void** data, DvtError* error) {
   return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
@@ -186,6 +198,10 @@ DvtCode dvt_executor_output_tensor(const DvtExecutor* executor, uint32_t index, 
     const void* unused = nullptr;
     return executor->output_tensor(index, *tensor, data != nullptr ? *data : unused);
   });
+}
+
+uint32_t dvt_executor_gear(const DvtExecutor* executor) {
+  return executor == nullptr ? DVT_NO_INDEX : executor->gear();
 }
 
 void dvt_executor_statistics(const DvtExecutor* executor, DvtExecutorStatistics* out) {

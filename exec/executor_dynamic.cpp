@@ -5,8 +5,10 @@
 
 using davit::exec::GraphView;
 using davit::exec::kNone;
+using davit::exec::runs_bodies;
 using davit::exec::ShapeNodeFacts;
 using davit::exec::StepList;
+using davit::exec::ValueKind;
 
 namespace {
 
@@ -18,7 +20,15 @@ void set_record(const StepList& list, uint32_t node, Record* record) {
 
 }  // namespace
 
-void DvtExecutor::build_shape_nodes(const StepList& list) {
+// The slot of the one dynamic output of an InferShape node, when that is an output of the image.
+const DvtOutputSlot* DvtExecutor::trusted_slot(const GraphView& graph, uint32_t node) const {
+  const auto outputs = graph.outputs_of(node);
+  if (outputs.size() != 1 || view_.values.kind[outputs[0]] != ValueKind::kOutput) return nullptr;
+  const DvtOutputSlot* slot = runtime_->outputs + view_.values.offset[outputs[0]];
+  return slot->is_bound_only != 0 ? nullptr : slot;
+}
+
+void DvtExecutor::build_shape_nodes(const StepList& list, bool trust_output_shapes) {
   const GraphView& graph = *list.graph;
   auto* nodes = block_.at<DvtShapeNode>(layout_.shape_nodes);
   auto* const memos = block_.at<unsigned char>(layout_.memos);
@@ -36,7 +46,8 @@ void DvtExecutor::build_shape_nodes(const StepList& list) {
               .input_count = facts.dynamic_inputs,
               .output_count = static_cast<uint32_t>(graph.outputs_of(node).size()),
               .hits = 0,
-              .misses = 0};
+              .misses = 0,
+              .trusted = trust_output_shapes ? trusted_slot(graph, node) : nullptr};
     if (facts.remembers) memo_bytes_ += uint64_t{DVT_SHAPE_MEMO_WAYS} * facts.memo_bytes;
     set_record(list, node, &record);
   }
@@ -47,7 +58,7 @@ void DvtExecutor::build_flow_nodes(const StepList& list) {
   for (uint32_t node = 0; node < list.count; ++node) {
     const auto bodies = graph.bodies_of(node);
     const DvtHostNode kind = dvt_host_node(view_.kernels[graph.kernel[node]]);
-    if (kind != DVT_HOST_IF && kind != DVT_HOST_LOOP) continue;
+    if (!runs_bodies(kind)) continue;
     auto* const record = block_.at<DvtFlowNode>(layout_.flow_nodes) + flow_node_count_++;
     auto* body = block_.at<DvtBody>(layout_.bodies) + body_count_;
     body_count_ += bodies.size();
@@ -55,7 +66,7 @@ void DvtExecutor::build_flow_nodes(const StepList& list) {
     auto* declared = block_.at<DvtTensor>(layout_.declared) + collected_count_;
     *record = {.attributes = static_cast<DvtContext*>(list.steps[node].ctx)->attributes,
                .body_count = static_cast<uint32_t>(bodies.size()),
-               .reserved = 0,
+               .gear = 0,
                .bodies = body,
                .capacity = capacity,
                .declared = declared};
@@ -69,20 +80,34 @@ void DvtExecutor::build_flow_nodes(const StepList& list) {
       declared[j] = *view_.tensor_of(graph.outputs_of(node)[states + j]);
     }
     collected_count_ += collected;
+    if (kind == DVT_HOST_SELECT_GEAR) gears_ = record;
     set_record(list, node, record);
   }
 }
 
-void DvtExecutor::build_dynamic() {
+// Outputs whose shape depends on data: their memory is bound before the shape is known.
+void DvtExecutor::mark_bounded_outputs() {
+  const GraphView& main = *main_.graph;
+  for (uint32_t node = 0; node < main.node_count; ++node) {
+    if ((view_.kernel_refs[main.kernel[node]].flags & DVT_KERNEL_SHAPES_OUTPUTS) == 0) continue;
+    for (const uint32_t value : main.outputs_of(node)) {
+      if (view_.values.kind[value] != ValueKind::kOutput) continue;
+      runtime_->outputs[view_.values.offset[value]].is_bound_only = 1;
+    }
+  }
+}
+
+void DvtExecutor::build_dynamic(bool trust_output_shapes) {
   runtime_->outputs = block_.at<DvtOutputSlot>(layout_.outputs);
   for (size_t i = 0; i < view_.outputs.size(); ++i) {
     runtime_->outputs[i].name = view_.strings[view_.outputs[i].name];
   }
+  mark_bounded_outputs();
   runtime_->run_body = &DvtExecutor::run_body;
   runtime_->executor = this;
   const auto build = [&](const StepList& list) {
     if (list.graph == nullptr) return;
-    build_shape_nodes(list);
+    build_shape_nodes(list, trust_output_shapes);
     build_flow_nodes(list);
   };
   for (const StepList& list : {init_, main_, deinit_}) build(list);

@@ -26,7 +26,7 @@ constexpr uint64_t kTightSegmentBytes = uint64_t{64} << 10;
 bool allocates(const DvtKernel* kernel) {
   const DvtHostNode kind = dvt_host_node(kernel);
   return kind == DVT_HOST_ALLOC || kind == DVT_HOST_LOOP || kind == DVT_HOST_BIND_OUTPUT ||
-         dvt_device_node(kernel) == DVT_NODE_ALLOC;
+         kind == DVT_HOST_SELECT_GEAR || dvt_device_node(kernel) == DVT_NODE_ALLOC;
 }
 
 }  // namespace

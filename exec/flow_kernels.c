@@ -223,3 +223,22 @@ DvtCode dvt_run_loop(void* context) {
   }
   return finish(&loop);
 }
+
+/* ---- Gears ----------------------------------------------------------------------------------- */
+
+DvtCode dvt_run_select_gear(void* context) {
+  const DvtContext* ctx = context;
+  const DvtFlowNode* node = ctx->attributes;
+  DvtRuntime* runtime = ctx->runtime;
+  const uint32_t outputs = ctx->output_count / (node->body_count + 1);
+  for (uint32_t k = 0; k < outputs; ++k) {
+    DvtCell* port = dvt_output(ctx, k);
+    if ((port->tensor->flags & DVT_TENSOR_DYNAMIC) == 0) continue;
+    DvtCell* value = dvt_output(ctx, outputs * (node->gear + 1) + k);
+    copy_shape(port, value);
+    const DvtCode code = dvt_bind_output(runtime, &runtime->outputs[k], port);
+    if (code != DVT_OK) return code;
+    value->data = port->data;
+  }
+  return run_body(ctx, node->gear);
+}

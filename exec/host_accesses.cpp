@@ -104,8 +104,16 @@ void HostAccesses::add_device_node(uint32_t node) {
       write_cell(inputs[0]);
       break;
     case DVT_NODE_BUILD_REF:
+    case DVT_NODE_BUILD_PART:
       read_cell(inputs[0]);
       write_cell(outputs[0]);
+      break;
+    case DVT_NODE_PACK_HOST:
+      for (const uint32_t value : inputs) {
+        read_cell(value);
+        read_data(value);
+      }
+      write_data(outputs[0]);
       break;
     case DVT_NODE_COPY_H2D:
       for (const uint32_t value : inputs) read_shape(value);

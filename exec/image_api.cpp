@@ -6,6 +6,7 @@
 
 #include "exec/api_error.hpp"
 #include "exec/device_memory.hpp"
+#include "exec/gears.hpp"
 #include "exec/image.hpp"
 
 using davit::Result;
@@ -170,6 +171,22 @@ uint32_t dvt_image_find_input(const DvtImage* image, const char* name) {
 
 uint32_t dvt_image_find_output(const DvtImage* image, const char* name) {
   return find_port(image->view, image->view.outputs, name);
+}
+
+uint32_t dvt_image_gear_count(const DvtImage* image) {
+  return davit::exec::gears_of(image->view).count;
+}
+
+DvtCode dvt_image_gear_input(const DvtImage* image, uint32_t gear, uint32_t input, DvtTensor* out,
+                             DvtError* error) {
+  const davit::exec::GearsView gears = davit::exec::gears_of(image->view);
+  if (out == nullptr || gear >= gears.count || input >= image->view.inputs.size()) {
+    return report(DVT_INVALID_ARGUMENT, DVT_STAGE_BIND,
+                  out == nullptr ? "out must not be NULL" : "there is no such gear or input",
+                  error);
+  }
+  *out = gears.input(gear, input);
+  return DVT_OK;
 }
 
 void dvt_image_info(const DvtImage* image, DvtImageInfo* out) {

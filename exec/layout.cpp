@@ -97,7 +97,7 @@ DynamicCounts count_dynamic(const ImageView& image) {
         }
       }
       const DvtHostNode kind = kinds[graph.kernel[node]];
-      if (kind != DVT_HOST_IF && kind != DVT_HOST_LOOP) continue;
+      if (!runs_bodies(kind)) continue;
       ++counts.flow_nodes;
       counts.bodies += graph.bodies_of(node).size();
       counts.collected += collected_outputs(kind, graph, node);

@@ -92,6 +92,11 @@ ShapeNodeFacts shape_node_facts(const ImageView& image, const GraphView& graph, 
 // resolved.
 std::vector<DvtHostNode> host_nodes(const ImageView& image);
 
+// Whether nodes of this kind have bodies.
+inline bool runs_bodies(DvtHostNode kind) {
+  return kind == DVT_HOST_IF || kind == DVT_HOST_LOOP || kind == DVT_HOST_SELECT_GEAR;
+}
+
 // What a Loop node collects; 0 for any other node.
 uint32_t collected_outputs(DvtHostNode kind, const GraphView& graph, uint32_t node);
 

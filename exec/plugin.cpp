@@ -141,13 +141,42 @@ Status check_passes(const DvtPlugin& plugin) {
   if (plugin.pass_count > 0 && plugin.passes == nullptr) return invalid(plugin, "passes is NULL");
   for (size_t i = 0; i < plugin.pass_count; ++i) {
     const DvtPluginPass& pass = plugin.passes[i];
-    if (empty(pass.name) || empty(pass.pattern) || empty(pass.replacement)) {
-      return invalid(plugin,
-                     "pass " + std::to_string(i) + " needs a name, a pattern and a replacement");
+    const bool rewrites = !empty(pass.pattern) && !empty(pass.replacement);
+    const bool either =
+        pass.run != nullptr ? empty(pass.pattern) && empty(pass.replacement) : rewrites;
+    if (empty(pass.name) || !either) {
+      return invalid(plugin, "pass " + std::to_string(i) +
+                                 " needs a name, and a pattern and a replacement, or run alone");
     }
     if (pass.stage > DVT_PLUGIN_AFTER) {
       return invalid(plugin, "pass " + std::string(pass.name) + ": there is no stage " +
                                  std::to_string(pass.stage));
+    }
+  }
+  return {};
+}
+
+// The text becomes part of generated files: the function is named by a word.
+Status check_sources(const DvtPlugin& plugin, const std::set<std::string_view>& kernels) {
+  if (plugin.source_count > 0 && plugin.sources == nullptr) {
+    return invalid(plugin, "sources is NULL");
+  }
+  for (size_t i = 0; i < plugin.source_count; ++i) {
+    const DvtPluginSource& source = plugin.sources[i];
+    if (empty(source.kernel) || empty(source.function) || empty(source.text)) {
+      return invalid(plugin,
+                     "source " + std::to_string(i) + " needs a kernel, a function and a text");
+    }
+    if (!kernels.contains(source.kernel)) {
+      return invalid(plugin, "source " + std::to_string(i) + ": there is no kernel " +
+                                 std::string(source.kernel));
+    }
+    const std::string_view function = source.function;
+    constexpr std::string_view kWord =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    if (function.find_first_not_of(kWord) != std::string_view::npos || function[0] < 'A') {
+      return invalid(plugin, "source " + std::to_string(i) + ": '" + std::string(function) +
+                                 "' is no name of a function");
     }
   }
   return {};
@@ -172,6 +201,7 @@ Status check(const DvtPlugin* plugin) {
   if (status.ok()) status = check_operators(*plugin, kernels);
   if (status.ok()) status = check_passes(*plugin);
   if (status.ok()) status = check_times(*plugin);
+  if (status.ok()) status = check_sources(*plugin, kernels);
   return status;
 }
 

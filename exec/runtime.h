@@ -29,6 +29,10 @@ typedef struct DvtOutputSlot {
   uint64_t capacity;
   DvtBlock owned; /* The engine's memory, kept from run to run; id 0: none. */
   uint64_t owned_bytes;
+  DvtTensor given;   /* The shape that the caller says it has; when has_shape. */
+  uint8_t has_shape; /* Else nothing was said. */
+  uint8_t
+      is_bound_only; /* Memory is bound for the largest shape: the true one comes with the data. */
 } DvtOutputSlot;
 
 typedef struct DvtRuntime {
@@ -86,6 +90,9 @@ void dvt_deferred_submitted(struct DvtDeferredFrees* deferred, uint32_t node);
  *   RecordEvent     launch  -                       -        event
  *   WaitEvent       launch  -                       -        event
  *   SyncStream      normal  -                       -        stream
+ *   PackHost        memory  host tensors            planned  -          (one after the other, each
+ * at a multiple of 64 bytes) BuildPartTensor memory  device                  device   offset
+ * (address and offset)
  *
  * The stream of a launch-lane node is its DvtContext.stream. Device operands are values of kind
  * Device; host operands are Constant, Input, Output or Planned. LaunchKernel's outputs are device
@@ -109,6 +116,11 @@ typedef struct DvtAllocAttributes {
   int64_t bytes; /* At least the bytes of the output's tensor. */
 } DvtAllocAttributes;
 
+typedef struct DvtPartAttributes {
+  int64_t offset; /* A multiple of 64; the output ends within the input. */
+} DvtPartAttributes;
+enum { DVT_PACK_ALIGNMENT = 64 };
+
 /* Bytes of the argument record of a LaunchKernel context with `operands` cells. */
 size_t dvt_launch_argument_bytes(size_t operands);
 
@@ -128,6 +140,8 @@ typedef enum DvtDeviceNode {
   DVT_NODE_RECORD_EVENT,
   DVT_NODE_WAIT_EVENT,
   DVT_NODE_SYNC_STREAM,
+  DVT_NODE_PACK_HOST,
+  DVT_NODE_BUILD_PART,
 } DvtDeviceNode;
 DvtDeviceNode dvt_device_node(const DvtKernel* kernel);
 

@@ -90,6 +90,7 @@ Status check_structure(const ImageView& view) {
   if (!block.ok()) return Status(block.status().detail());
   std::pmr::monotonic_buffer_resource scratch(block->at<std::byte>(0), bytes);
   if (Status s = check_graphs(view, scratch); !s.ok()) return s;
+  if (Status s = check_gears(view); !s.ok()) return s;
   FlowFacts facts(scratch);
   if (Status s = map_memory(view, facts); !s.ok()) return s;
   if (Status s = check_dataflow(view, facts, scratch); !s.ok()) return s;

@@ -175,6 +175,14 @@ void Dataflow::begin_body(uint32_t graph) {
   const auto outputs = parent.outputs_of(runner.node);
   size_t parameters = 0;
   size_t results = 0;
+  size_t end = outputs.size();
+  if (host_nodes_[parent.kernel[runner.node]] == DVT_HOST_SELECT_GEAR) {
+    // Each gear writes its own row (check_gears).
+    const auto bodies = parent.bodies_of(runner.node);
+    const auto gear = size_t(std::find(bodies.begin(), bodies.end(), graph) - bodies.begin());
+    parameters = results = view_.outputs.size() * (gear + 1);
+    end = results + view_.outputs.size();
+  }
   const auto record = parent.attributes_of(runner.node);
   DvtLoopAttributes counts;
   if (host_nodes_[parent.kernel[runner.node]] == DVT_HOST_LOOP && record.size() == sizeof counts) {
@@ -190,7 +198,7 @@ void Dataflow::begin_body(uint32_t graph) {
     }
   }
   for (size_t k = parameters; k < results; ++k) runs_for_input_[outputs[k]] = graph;
-  for (size_t k = results; k < outputs.size(); ++k) runs_for_output_[outputs[k]] = graph;
+  for (size_t k = results; k < end; ++k) runs_for_output_[outputs[k]] = graph;
 }
 
 // ---- Values ------------------------------------------------------------------------------------

@@ -152,6 +152,10 @@ Status DeviceMemory::check_operands(uint32_t node) const {
     case DVT_NODE_LAUNCH:
       first_input = other_inputs = Operand::kDeviceOrWord;
       break;
+    case DVT_NODE_PACK_HOST:
+      first_input = other_inputs = Operand::kHost;
+      outputs = Operand::kHostWritable;
+      break;
     default:
       break;
   }
@@ -179,7 +183,8 @@ Status DeviceMemory::allocate(uint32_t node) {
                              [&](uint32_t value) { return is_device(value); })) {
     return {};
   }
-  if (what != DVT_NODE_ALLOC && what != DVT_NODE_BUILD_REF && !refers) return {};
+  const bool parts = what == DVT_NODE_BUILD_REF || what == DVT_NODE_BUILD_PART;
+  if (what != DVT_NODE_ALLOC && !parts && !refers) return {};
   const auto inputs = graph_->inputs_of(node);
   for (const uint32_t value : outputs) {
     if (what == DVT_NODE_ALLOC) {

@@ -161,6 +161,8 @@ Status DynamicValues::check_node(uint32_t node, DvtHostNode what, bool computes)
       return loop(node);
     case DVT_HOST_COPY_SHAPE:
       return copy_shape(node);
+    case DVT_HOST_SELECT_GEAR:
+      return select_gear(node);
     case DVT_HOST_OTHER:
       break;
   }

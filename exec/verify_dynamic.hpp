@@ -114,6 +114,7 @@ class DynamicValues {
     return memory == kNone ? value : memory;
   }
   Status branch(uint32_t node);
+  Status select_gear(uint32_t node);
   Status write_result(uint32_t node, uint32_t value, State to);
   Status loop(uint32_t node);
   Status loop_value(uint32_t node, uint32_t value, DvtDType dtype, bool heap) const;

@@ -1,4 +1,5 @@
 // Stage 6b of the verifier: If and Loop, and what they hand to their bodies.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -25,6 +26,15 @@ Status DynamicValues::branch(uint32_t node) {
   for (const uint32_t value : graph_->outputs_of(node)) {
     if (place(value) != ValueKind::kHeap) return at(node, "its results must be heap values");
     if (Status s = write_result(node, value, State::kFilled); !s.ok()) return s;
+  }
+  return {};
+}
+
+// The bodies give the outputs their data; check_gears() has seen the operands.
+Status DynamicValues::select_gear(uint32_t node) {
+  for (const PortView& output : view_.outputs) {
+    if (!dynamic(output.value)) continue;
+    if (Status s = write_result(node, output.value, State::kFilled); !s.ok()) return s;
   }
   return {};
 }
@@ -97,12 +107,19 @@ Status DynamicValues::begin_body(uint32_t graph) {
   const uint32_t node = runner_node_[graph];
   const auto outputs = parent.outputs_of(node);
   size_t first = 0;
+  size_t end = outputs.size();
+  if (kinds_[parent.kernel[node]] == DVT_HOST_SELECT_GEAR) {
+    const auto bodies = parent.bodies_of(node);
+    const auto gear = size_t(std::find(bodies.begin(), bodies.end(), graph) - bodies.begin());
+    first = view_.outputs.size() * (gear + 1);
+    end = first + view_.outputs.size();
+  }
   if (kinds_[parent.kernel[node]] == DVT_HOST_LOOP) {
     DvtLoopAttributes counts;  // loop() has checked it.
     std::memcpy(&counts, parent.attributes_of(node).data(), sizeof counts);
     first = size_t(dvt_loop_results(&counts));
   }
-  for (size_t k = first; k < outputs.size(); ++k) result_mark_[outputs[k]] = graph;
+  for (size_t k = first; k < end; ++k) result_mark_[outputs[k]] = graph;
   return {};
 }
 

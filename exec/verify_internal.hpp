@@ -54,6 +54,9 @@ Status resolve_kernels(std::span<const DvtKernelTable> tables, DvtKernelTable co
 // 4. Ids, lanes, operand counts, attributes, edges, rows of every graph.
 Status check_graphs(const ImageView& view, Scratch& scratch);
 
+// 4b. Gears, and values at ports whose shape is dynamic.
+Status check_gears(const ImageView& view);
+
 // Which of dvt_device_kernels() each kernel of the image is.
 std::vector<DvtDeviceNode> device_nodes(const ImageView& view);
 

@@ -40,13 +40,19 @@ void sort_by_key(Ids& ids, Keys& keys, uint32_t low_bit) {
   }
 }
 
-// Gives each output port a range of its own behind the arena.
+// Gives each output port a range of its own behind the arena, for the largest of its values.
 Status place_outputs(const ImageView& view, std::vector<uint64_t>& base) {
   const uint64_t alignment = view.arena_alignment;
+  std::vector<uint64_t> bytes(view.outputs.size(), 0);
+  for (uint32_t v = 0; v < view.values.count; ++v) {
+    if (view.values.kind[v] != ValueKind::kOutput) continue;
+    uint64_t& most = bytes[view.values.offset[v]];
+    most = std::max(most, view.tensor_of(v)->bytes);
+  }
   auto end = checked_align(view.arena_bytes, alignment);
   for (uint32_t i = 0; end && i < view.outputs.size(); ++i) {
     base.push_back(*end);
-    end = checked_add(*end, view.descs[view.outputs[i].desc].bytes);
+    end = checked_add(*end, bytes[i]);
     if (end) end = checked_align(*end, alignment);
   }
   if (!end) return broken("outputs: the arena and the outputs together exceed 2^64 bytes");

@@ -3,7 +3,8 @@
 //   Time runs over the nodes of Init, Main and DeInit in stored order. A value in memory (with its
 //   views) lives from the node that writes it to the last node that reads it; what Init writes for
 //   Main or DeInit, and what the leading shape_nodes of Main write, lives for ever. All that bodies
-//   touch lives at the node of Init, Main or DeInit that leads to them. Values that live at the
+//   touch lives at the node of Init, Main or DeInit that leads to them; but gears count as
+//   graphs that run after each other. Values that live at the
 //   same node are disjoint, with one exception: input 0, read there for the last time by a kernel
 //   with DVT_KERNEL_IN_PLACE, and output 0, when both are the same bytes. A view of several values
 //   keeps each of them alive and is not alive itself, so that they may lie side by side.
@@ -14,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "exec/gears.hpp"
 #include "exec/verify_index_set.hpp"
 #include "exec/verify_internal.hpp"
 
@@ -45,15 +47,14 @@ class PlanSweep {
   }
 
   Status run() {
-    for (const uint32_t graph : {view_.init, view_.main, view_.deinit}) {
-      if (graph == kNone) continue;
+    find_graphs();
+    for (const uint32_t graph : graphs_) {
       find_ends(view_.graphs[graph]);
       if (graph == view_.init) init_end_ = now_;
     }
     sort_by_last_use();
     now_ = 0;
-    for (const uint32_t graph : {view_.init, view_.main, view_.deinit}) {
-      if (graph == kNone) continue;
+    for (const uint32_t graph : graphs_) {
       if (Status s = sweep(graph); !s.ok()) return s;
     }
     return {};
@@ -64,6 +65,7 @@ class PlanSweep {
     return value == kNone ? kNone : root_[value];
   }
   [[nodiscard]] bool in_place(const GraphView& graph, uint32_t node) const;
+  void find_graphs();
   void find_ends(const GraphView& graph);
   void extend(uint32_t value, Time time);
   void extend_root(uint32_t root, Time time);
@@ -83,11 +85,21 @@ class PlanSweep {
   // Per time before now_: where its row of dying_ ends; a row holds the ranks of the roots whose
   // last use is then.
   std::pmr::vector<uint32_t> dying_off_, dying_;
+  std::vector<uint32_t> graphs_;  // One after the other.
   std::vector<uint32_t> unread_;  // Ranks of what the node writes and no later node reads.
   IndexSet live_;                 // Ranks of the values that are live.
   Time now_ = 0;
   Time init_end_ = 0;  // Values of Init that are used from here on live for ever.
 };
+
+// A gear runs in the place of Main, which has nothing else to do.
+void PlanSweep::find_graphs() {
+  const GearsView gears = gears_of(view_);
+  if (view_.init != kNone) graphs_.push_back(view_.init);
+  if (gears.count == 0) graphs_.push_back(view_.main);
+  for (uint32_t gear = 0; gear < gears.count; ++gear) graphs_.push_back(gears.bodies()[gear]);
+  if (view_.deinit != kNone) graphs_.push_back(view_.deinit);
+}
 
 bool PlanSweep::in_place(const GraphView& graph, uint32_t node) const {
   if ((view_.kernel_refs[graph.kernel[node]].flags & DVT_KERNEL_IN_PLACE) == 0) return false;

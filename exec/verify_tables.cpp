@@ -291,7 +291,8 @@ Status read_ports(const flatbuffers::Vector<flatbuffers::Offset<schema::Port>>* 
   return {};
 }
 
-// Views of a port have other dimensions than the port's value, never other bytes.
+// Views of a port have other dimensions than the port's value, never other bytes; but for those of
+// gears (check_gears).
 Status check_port_values(const ImageView& view) {
   for (uint32_t i = 0; i < view.values.count; ++i) {
     const ValueKind kind = view.values.kind[i];
@@ -303,10 +304,10 @@ Status check_port_values(const ImageView& view) {
       return broken("values.offset[%u]: there is no %s %llu", i, input ? "input" : "output",
                     static_cast<unsigned long long>(port));
     }
-    if (view.is_dynamic(i) != view.is_dynamic(ports[port].value) ||
-        (view.is_dynamic(i) && i != ports[port].value)) {
-      return broken("values.desc[%u]: a port whose shape is dynamic has one value", i);
+    if (view.is_dynamic(i) && i != ports[port].value) {
+      return broken("values.desc[%u]: a port whose shape is dynamic has one dynamic value", i);
     }
+    if (!view.is_dynamic(i) && view.is_dynamic(ports[port].value)) continue;
     if (view.tensor_of(i)->bytes != view.descs[ports[port].desc].bytes) {
       return broken("values.desc[%u]: has other bytes than %s %llu, which it views", i,
                     input ? "input" : "output", static_cast<unsigned long long>(port));

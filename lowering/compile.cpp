@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <new>
 #include <span>
 #include <utility>
@@ -78,6 +79,11 @@ std::string canonical_options(const CompileOptions& options) {
   for (const auto& [name, extent] : options.symbols) {
     text += " dim=" + name + ":" + std::to_string(extent);
   }
+  const lowering::GearRequest& gears = options.gears;
+  for (const int64_t batch : gears.batches) text += " dynamic-batch=" + std::to_string(batch);
+  for (const auto& size : gears.image_sizes) text += " dynamic-image-size=" + dims_text(size);
+  if (!gears.image_sizes.empty() && gears.channels_last) text += " input-format=NHWC";
+  for (const auto& row : gears.dims) text += " dynamic-dims=" + dims_text(row);
   for (const auto& [name, count] : options.elements) {
     text += " elements=" + name + ":" + (count < 0 ? "none" : std::to_string(count));
   }
@@ -100,6 +106,7 @@ std::string canonical_options(const CompileOptions& options) {
     }
   }
   if (options.pieces > 1) text += " pieces=" + std::to_string(options.pieces);
+  if (options.streams > 1) text += " streams=" + std::to_string(options.streams);
   if (options.external_weights) text += " external-weights";
   if (options.plan_budget_ms != CompileOptions().plan_budget_ms) {
     text += " plan-budget-ms=" + std::to_string(options.plan_budget_ms);
@@ -169,7 +176,10 @@ Result<std::vector<passes::Rewrite>> plugin_rewrites(std::span<const DvtPlugin* 
   for (const DvtPlugin* plugin : plugins) {
     for (size_t i = 0; i < plugin->pass_count; ++i) {
       const DvtPluginPass& pass = plugin->passes[i];
-      auto rewrite = passes::make_rewrite(pass.name, pass.pattern, pass.replacement);
+      Result<passes::Rewrite> rewrite = passes::Rewrite{.name = pass.name, .run = pass.run};
+      if (pass.run == nullptr) {
+        rewrite = passes::make_rewrite(pass.name, pass.pattern, pass.replacement);
+      }
       if (!rewrite.ok()) return std::move(rewrite.status());
       rewrite->is_late = pass.stage == DVT_PLUGIN_AFTER;
       rewrite->domain = pass.domain == nullptr ? "" : pass.domain;
@@ -189,8 +199,23 @@ passes::SimplifyOptions pass_options(const CompileOptions& options) {
           .after_pass = options.on_pass};
 }
 
-Status prepare_module(ir::Module& module, const CompileOptions& options, Stages& stages,
-                      CompileReport& report) {
+// Of several gears: by name, in the order of the first.
+void add_changes(std::vector<std::pair<std::string, uint32_t>>& changes,
+                 std::vector<std::pair<std::string, uint32_t>>& all) {
+  for (auto& change : changes) {
+    const auto known = std::find_if(all.begin(), all.end(),
+                                    [&](const auto& entry) { return entry.first == change.first; });
+    if (known == all.end()) {
+      all.push_back(std::move(change));
+    } else {
+      known->second += change.second;
+    }
+  }
+}
+
+// What the user fixes.
+Status bind_inputs(ir::Module& module, const CompileOptions& options, Stages& stages,
+                   CompileReport& report) {
   stages.start("bind shapes");
   report.source_nodes = count_nodes(module);
   Status status = module.sort();
@@ -200,11 +225,16 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   if (status.ok()) {
     status = passes::bind_shapes(module, {.shapes = options.shapes, .symbols = options.symbols});
   }
-  if (status.ok()) status = expand_functions(module);
-  if (!status.ok()) return status;
+  return status;
+}
+
+// Expects the stage "bind shapes".
+Status run_passes(ir::Module& module, const CompileOptions& options, Stages& stages,
+                  CompileReport& report) {
+  if (Status status = expand_functions(module); !status.ok()) return status;
   stages.start("passes");
   if (options.on_pass) {
-    if (status = options.on_pass("bind_shapes", module); !status.ok()) return status;
+    if (Status status = options.on_pass("bind_shapes", module); !status.ok()) return status;
   }
   auto rewrites = plugin_rewrites(options.plugins);
   if (!rewrites.ok()) return std::move(rewrites.status());
@@ -212,15 +242,16 @@ Status prepare_module(ir::Module& module, const CompileOptions& options, Stages&
   passes.rewrites = std::move(*rewrites);
   auto simplified = passes::simplify(module, passes);
   if (!simplified.ok()) return std::move(simplified.status());
-  report.folded_nodes = simplified->folded_nodes;
-  report.dead_nodes = simplified->dead_nodes;
-  report.pass_changes = std::move(simplified->changes);
-  report.refusals = std::move(simplified->refusals);
+  report.folded_nodes += simplified->folded_nodes;
+  report.dead_nodes += simplified->dead_nodes;
+  add_changes(simplified->changes, report.pass_changes);
+  std::move(simplified->refusals.begin(), simplified->refusals.end(),
+            std::back_inserter(report.refusals));
   return passes::check_inference(module);
 }
 
 // Kernels for the products of a cpu image. The result outlives the lowering, which names them.
-Result<std::unique_ptr<codegen::Generated>> generate_code(ir::Module& module,
+Result<std::unique_ptr<codegen::Generated>> generate_code(std::span<ir::Module* const> modules,
                                                           const CompileOptions& options,
                                                           ops::PluginOperators& operators,
                                                           Stages& stages, CompileReport& report) {
@@ -228,7 +259,7 @@ Result<std::unique_ptr<codegen::Generated>> generate_code(ir::Module& module,
     return std::unique_ptr<codegen::Generated>();
   }
   stages.start("generate code");
-  auto generated = codegen::generate(module, options.codegen);
+  auto generated = codegen::generate(modules, options.codegen);
   if (!generated.ok()) return generated;
   operators.add_kernels((*generated)->kernels());
   report.generated_nodes = (*generated)->nodes;
@@ -261,6 +292,12 @@ lowering::Sharing sharing_of(const CompileOptions& options) {
           .work_in_place = does_in_lowering("work_in_place", options)};
 }
 
+lowering::AscendPasses ascend_passes(const CompileOptions& options) {
+  return {.move_to_init = does_in_lowering("move_to_init", options),
+          .fuse_copies = does_in_lowering("fuse_copies", options),
+          .streams = options.streams};
+}
+
 void report_schedule(const lowering::Lowered& lowered, const CompileOptions& options,
                      CompileReport& report) {
   if (options.workers < 2) return;
@@ -277,62 +314,141 @@ void report_schedule(const lowering::Lowered& lowered, const CompileOptions& opt
   }
 }
 
-Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& options,
-                                     CompileReport& report) {
-  Stages stages(options, report);
-  auto plugin_operators = ops::PluginOperators::create(options.plugins);
-  if (!plugin_operators.ok()) return std::move(plugin_operators.status());
-  module.plugin_operators = plugin_operators->get();
-  if (Status status = prepare_module(module, options, stages, report); !status.ok()) return status;
-  // Pieces that could not lie together would be copied.
+// Pieces that could not lie together would be copied.
+Status split_products(ir::Module& module, const CompileOptions& options, CompileReport& report) {
   const lowering::Sharing sharing = sharing_of(options);
-  if (options.pieces > 1 && options.target == DVT_TARGET_CPU && sharing.view_parts &&
-      sharing.join_parts && does_in_lowering("split_products", options) &&
-      !lowering::needs_dynamic_lowering(module)) {
-    auto split = lowering::split_products(module, options.pieces, report.refusals);
-    if (!split.ok()) return std::move(split.status());
-    report.split_nodes = *split;
+  if (options.pieces < 2 || options.target != DVT_TARGET_CPU || !sharing.view_parts ||
+      !sharing.join_parts || !does_in_lowering("split_products", options) ||
+      lowering::needs_dynamic_lowering(module)) {
+    return {};
   }
-  auto generated = generate_code(module, options, **plugin_operators, stages, report);
-  if (!generated.ok()) return std::move(generated.status());
+  auto split = lowering::split_products(module, options.pieces, report.refusals);
+  if (!split.ok()) return std::move(split.status());
+  report.split_nodes = *split;
+  return {};
+}
 
+void report_lowered(lowering::Lowered& lowered, CompileReport& report) {
+  report.aliased_nodes += lowered.aliased_nodes;
+  report.joined_nodes += lowered.joined_nodes;
+  report.refusals.insert(report.refusals.end(), lowered.refusals.begin(), lowered.refusals.end());
+  report.launch_edges_removed = lowered.launch_edges_removed;
+  report.launch_edges_kept = lowered.launch_edges_kept;
+  report.why_edges_kept = lowered.why_edges_kept;
+  report.streams = lowered.streams;
+  add_changes(lowered.changes, report.pass_changes);
+}
+
+// From a module with its passes run to a model with its memory planned.
+Result<image::ImageModel> lower_module(ir::Module& module, const CompileOptions& options,
+                                       Stages& stages, CompileReport& report) {
   stages.start("lower");
   report.is_dynamic = lowering::needs_dynamic_lowering(module);
   const bool ascend = options.target == DVT_TARGET_ASCEND;
-  auto lowered = !report.is_dynamic
-                     ? (ascend ? lowering::lower_ascend(module, options.soc)
-                               : lowering::lower_cpu(module, schedule_request(options), sharing))
-                     : (ascend ? lowering::lower_ascend_dynamic(module, options.soc)
-                               : lowering::lower_cpu_dynamic(module));
+  auto lowered =
+      !report.is_dynamic
+          ? (ascend ? lowering::lower_ascend(module, options.soc, ascend_passes(options))
+                    : lowering::lower_cpu(module, schedule_request(options), sharing_of(options)))
+          : (ascend ? lowering::lower_ascend_dynamic(module, options.soc)
+                    : lowering::lower_cpu_dynamic(module));
   if (!lowered.ok()) return std::move(lowered.status());
-  image::ImageModel& model = lowered->model;
-  if (*generated != nullptr) model.code = (*generated)->code;
-  model.provenance = provenance_of(module, options);
-  report.aliased_nodes = lowered->aliased_nodes;
-  report.joined_nodes = lowered->joined_nodes;
-  report.refusals.insert(report.refusals.end(), lowered->refusals.begin(), lowered->refusals.end());
-  report.launch_edges_removed = lowered->launch_edges_removed;
-  report.launch_edges_kept = lowered->launch_edges_kept;
-  report.why_edges_kept = lowered->why_edges_kept;
-
+  report_lowered(*lowered, report);
+  if (options.streams > 1 && lowered->streams.count < 2) {
+    report.why_one_stream = !ascend             ? "the image is for the cpu"
+                            : report.is_dynamic ? "shapes are set at run time"
+                                                : "no two tasks would run at a time";
+  }
   stages.start("plan memory");
   auto method = lowering::place_values(*lowered, options.plan_budget_ms);
   if (!method.ok()) return std::move(method.status());
   report.plan_method = *method;
   report_schedule(*lowered, options, report);
+  return std::move(lowered->model);
+}
+
+// What has to hold for every gear.
+Status check_gear(const ir::Module& module, const std::string& gear) {
+  if (!lowering::needs_dynamic_lowering(module)) return {};
+  return Status(
+      ErrorDetail{.code = DVT_UNSUPPORTED,
+                  .stage = DVT_STAGE_LOWER,
+                  .message = "a gear needs static shapes and no branches or loops: in " + gear +
+                             " there are shapes that are set at run time, or nodes with subgraphs",
+                  .hint = "leave the gears out: the image then takes any shape"});
+}
+
+Result<image::ImageModel> compile_gears(const ir::Module& source, CompileOptions options,
+                                        ops::PluginOperators& operators, Stages& stages,
+                                        CompileReport& report,
+                                        std::unique_ptr<codegen::Generated>& generated) {
+  if (options.target != DVT_TARGET_CPU) {
+    return Status(DVT_UNSUPPORTED, DVT_STAGE_LOWER, "gears are for the cpu");
+  }
+  auto gears = lowering::resolve_gears(source, options.gears);
+  if (!gears.ok()) return std::move(gears.status());
+  std::vector<ir::Module> modules;
+  std::vector<ir::Module*> pointers;
+  modules.reserve(gears->size());
+  for (const lowering::GearShapes& gear : *gears) {
+    report.gears.push_back(lowering::gear_text(gear));
+    modules.push_back(source);
+    pointers.push_back(&modules.back());
+    Status status = passes::bind_shapes(modules.back(), {.shapes = gear, .symbols = {}});
+    if (status.ok()) status = run_passes(modules.back(), options, stages, report);
+    if (status.ok()) status = check_gear(modules.back(), report.gears.back());
+    if (!status.ok()) return status;
+  }
+  auto made = generate_code(pointers, options, operators, stages, report);
+  if (!made.ok()) return std::move(made.status());
+  generated = std::move(*made);
+  const uint32_t workers = std::exchange(options.workers, 1U);
+  std::vector<image::ImageModel> models;
+  for (ir::Module& module : modules) {
+    auto model = lower_module(module, options, stages, report);
+    if (!model.ok()) return model;
+    models.push_back(std::move(*model));
+  }
+  if (workers > 1) report.why_no_schedule = "gears run in order";
+  return lowering::merge_gears(source, std::move(models));
+}
+
+// The model of an image. Its kernels may be records of `generated`.
+Result<image::ImageModel> compile_model(ir::Module& module, const CompileOptions& options,
+                                        ops::PluginOperators& operators, Stages& stages,
+                                        CompileReport& report,
+                                        std::unique_ptr<codegen::Generated>& generated) {
+  if (Status status = bind_inputs(module, options, stages, report); !status.ok()) return status;
+  Result<image::ImageModel> model = image::ImageModel();
+  if (!options.gears.empty()) {
+    model = compile_gears(module, options, operators, stages, report, generated);
+  } else {
+    Status status = run_passes(module, options, stages, report);
+    if (status.ok()) status = split_products(module, options, report);
+    if (!status.ok()) return status;
+    ir::Module* const modules[] = {&module};
+    auto made = generate_code(modules, options, operators, stages, report);
+    if (!made.ok()) return std::move(made.status());
+    generated = std::move(*made);
+    model = lower_module(module, options, stages, report);
+  }
+  if (model.ok() && generated != nullptr) model->code = generated->code;
+  return model;
+}
+
+Result<CompiledImage> write_compiled(image::ImageModel& model,
+                                     std::span<const DvtKernelTable> kernel_tables, Stages& stages,
+                                     CompileReport& report) {
   for (const image::Graph& graph : model.graphs) {
-    if (graph.role == image::GraphRole::kMain) report.image_nodes = uint32_t(graph.nodes.size());
+    const bool counts = graph.role == image::GraphRole::kMain ||
+                        (graph.role == image::GraphRole::kBody && !report.gears.empty());
+    if (counts) report.image_nodes += uint32_t(graph.nodes.size());
   }
   for (const image::KernelRef& kernel : model.kernels) report.kernels.push_back(kernel.name);
   report.arena_bytes = model.arena_bytes;
   report.lower_bound_bytes = model.lower_bound_bytes;
   report.constant_bytes = model.constants.size();
-
   stages.start("write image");
-  model.external_constants = options.external_weights && !model.constants.empty();
-  auto bytes = image::write_image(model, module.plugin_operators == nullptr
-                                             ? std::span<const DvtKernelTable>()
-                                             : module.plugin_operators->kernel_tables());
+  auto bytes = image::write_image(model, kernel_tables);
   if (!bytes.ok()) return std::move(bytes.status());
   report.file_bytes = bytes->size();
   stages.finish();
@@ -342,6 +458,20 @@ Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& o
     compiled.weights = std::move(model.constants);
   }
   return compiled;
+}
+
+Result<CompiledImage> compile_stages(ir::Module& module, const CompileOptions& options,
+                                     CompileReport& report) {
+  Stages stages(options, report);
+  auto operators = ops::PluginOperators::create(options.plugins);
+  if (!operators.ok()) return std::move(operators.status());
+  module.plugin_operators = operators->get();
+  std::unique_ptr<codegen::Generated> generated;
+  auto model = compile_model(module, options, **operators, stages, report, generated);
+  if (!model.ok()) return std::move(model.status());
+  model->provenance = provenance_of(module, options);
+  model->external_constants = options.external_weights && !model->constants.empty();
+  return write_compiled(*model, (*operators)->kernel_tables(), stages, report);
 }
 
 }  // namespace

@@ -20,6 +20,9 @@
 #include "davit/plugin.h"
 #include "ir/module.hpp"
 #include "ir/passes/passes.hpp"
+#include "lowering/gears.hpp"
+#include "lowering/lower.hpp"
+#include "lowering/stream_plan.hpp"
 #include "schema/layout.h"
 
 namespace davit::compiler {
@@ -30,6 +33,8 @@ struct CompileOptions {
   // Input name to extents; replaces free dimensions (trtexec --shapes).
   std::map<std::string, std::vector<int64_t>> shapes;
   std::map<std::string, int64_t> symbols;  // --dim N=8
+  // What free dimensions may be: each gear gets a static plan of its own. Of cpu images.
+  lowering::GearRequest gears;
   // How many tensors an input holds that is a sequence or an optional, as passes::bind_elements().
   std::map<std::string, int64_t> elements;
   // Inputs turned into constants (--freeze name=@file.npy), for parameters that shapes depend on.
@@ -42,6 +47,8 @@ struct CompileOptions {
   // More than 1: large operators are cut into as many pieces, for workers to share
   // (lowering/split_products.hpp).
   uint32_t pieces = 1;
+  // Of static ascend images: streams of Main, at most (lowering/stream_plan.hpp); 1 to kStreamsMax.
+  uint32_t streams = 1;
   // It pays when it promises at most this part of the time on one worker. Executors, which measure,
   // want 5 % too.
   double schedule_gain = 0.95;
@@ -86,6 +93,9 @@ struct CompileReport {
   uint32_t split_nodes = 0;   // Cut into pieces.
   uint32_t joined_nodes = 0;  // See lowering::Lowered.
   bool is_dynamic = false;    // Some shape is set at run time, or there is control flow.
+  uint32_t joined_nodes = 0;       // See lowering::Lowered.
+  std::vector<std::string> gears;  // Their shapes, as lowering::gear_text(); empty without.
+  bool is_dynamic = false;         // Some shape is set at run time, or there is control flow.
   uint64_t arena_bytes = 0, lower_bound_bytes = 0, constant_bytes = 0, file_bytes = 0;
   // Of the schedule: workers (0: there is none), and what it promises by modelled costs.
   uint32_t schedule_workers = 0;
@@ -94,6 +104,8 @@ struct CompileReport {
   // As in lowering::Lowered.
   uint32_t launch_edges_removed = 0, launch_edges_kept = 0;
   std::string why_edges_kept;
+  lowering::Lowered::Streams streams;
+  std::string why_one_stream;    // When more than one was asked for.
   std::string_view plan_method;  // See lowering::Plan; empty when nothing was planned.
 };
 

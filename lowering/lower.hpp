@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -42,6 +43,14 @@ struct Lowered {
   std::optional<schedule::Plan> schedule;
   std::vector<Accesses> accesses;
   std::string why_no_schedule;
+  // What passes::lowering_passes() of this target changed, by name.
+  std::vector<std::pair<std::string, uint32_t>> changes;
+  // Of several streams of Main; edges: those between tasks of different streams, and those that
+  // need no event of their own.
+  struct Streams {
+    uint32_t count = 1, events = 0, crossing_edges = 0, implied_edges = 0;
+  };
+  Streams streams;
 };
 
 // For how many workers to make a schedule, and the part of the modelled time on one worker that it
@@ -70,9 +79,17 @@ Result<Lowered> lower_ascend_dynamic(const ir::Module& module, const std::string
 // node has subgraphs.
 bool needs_dynamic_lowering(const ir::Module& module);
 
+// What lower_ascend() does beyond what it must; passes::lowering_passes().
+struct AscendPasses {
+  bool move_to_init = false;  // Pure steps of constants alone run once.
+  bool fuse_copies = false;   // Small inputs share a copy.
+  uint32_t streams = 1;       // At most; 1 to kStreamsMax (stream_plan.hpp).
+};
+
 // Host-scheduled: Init sinks the weights into device memory, Main allocates, launches, frees and
-// copies on one stream, DeInit undoes Init. `soc` as in "910B2".
-Result<Lowered> lower_ascend(const ir::Module& module, const std::string& soc);
+// copies, DeInit undoes Init. `soc` as in "910B2".
+Result<Lowered> lower_ascend(const ir::Module& module, const std::string& soc,
+                             const AscendPasses& passes = {});
 
 // Gives planned values their offsets and the model its arena. Returns what made the plan
 // (Plan::method); empty when there is nothing to plan. The budget is that of CompileOptions.

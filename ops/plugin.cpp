@@ -152,6 +152,9 @@ Result<std::shared_ptr<PluginOperators>> PluginOperators::create(
   auto result = std::make_shared<PluginOperators>();
   for (const DvtPlugin* plugin : plugins) {
     result->tables_.push_back(plugin->kernels);
+    for (size_t i = 0; i < plugin->source_count; ++i) {
+      result->sources_.push_back(&plugin->sources[i]);
+    }
     for (size_t i = 0; i < plugin->operator_count; ++i) {
       const DvtPluginOperator& op = plugin->operators[i];
       for (const Entry& other : result->entries_) {
@@ -191,6 +194,13 @@ const DvtPluginOperator* PluginOperators::record(std::string_view domain, std::s
                                                  int64_t version) const {
   const Entry* found = entry(domain, name, version);
   return found == nullptr ? nullptr : found->record;
+}
+
+const DvtPluginSource* PluginOperators::find_source(std::string_view kernel) const {
+  for (const DvtPluginSource* source : sources_) {
+    if (kernel == source->kernel) return source;
+  }
+  return nullptr;
 }
 
 const DvtKernel* PluginOperators::find_kernel(std::string_view base, DvtDType dtype) const {

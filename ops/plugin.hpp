@@ -34,6 +34,9 @@ class PluginOperators {
                                                 int64_t version) const;
   // "<base>.<dtype>", else "<base>", or nullptr.
   [[nodiscard]] const DvtKernel* find_kernel(std::string_view base, DvtDType dtype) const;
+  // nullptr: the kernel is not given as source.
+  [[nodiscard]] const DvtPluginSource* find_source(std::string_view kernel) const;
+  [[nodiscard]] bool has_sources() const { return !sources_.empty(); }
   [[nodiscard]] std::span<const DvtKernelTable> kernel_tables() const { return tables_; }
 
  private:
@@ -46,6 +49,7 @@ class PluginOperators {
 
   std::vector<Entry> entries_;
   std::vector<DvtKernelTable> tables_;
+  std::vector<const DvtPluginSource*> sources_;
 };
 
 }  // namespace davit::ops

@@ -1,6 +1,7 @@
-/* A plug-in: two operators of the domain acme with kernels of their own, a rewrite that puts one of
- * them in the place of what exporters write out, and how long that one takes on an NPU. Built out
- * of tree, against the installed headers alone:
+/* A plug-in: two operators of the domain acme with kernels of their own, one of them also as source
+ * for generated code; a rewrite that puts it in the place of what exporters write out; a pass over
+ * the whole graph; and how long that operator takes on an NPU. Built out of tree, against the
+ * installed headers alone:
  *
  *   cc -std=c11 -O2 -shared -fPIC $(pkg-config --cflags davit) acme.c -o acme.so -lm
  *   davit run swish.onnx --plugin ./acme.so --profile
@@ -9,6 +10,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "davit/plugin.h"
 
@@ -87,6 +89,44 @@ static DvtCode run_swish(void* context) {
   return DVT_OK;
 }
 
+/* The same as source: `davit compile --isa native` compiles it into the image, which then runs
+ * without the plug-in. */
+static const char swish_source[] =
+    "DvtCode swish(void* context) {\n"
+    "  const DvtContext* ctx = context;\n"
+    "  const int64_t count = (int64_t)(dvt_input(ctx, 0)->tensor->bytes / sizeof(float));\n"
+    "  const float* x = dvt_input(ctx, 0)->data;\n"
+    "  float* y = dvt_output(ctx, 0)->data;\n"
+    "  for (int64_t i = 0; i < count; ++i) y[i] = x[i] / (1.0F + expf(-x[i]));\n"
+    "  return DVT_OK;\n"
+    "}\n";
+
+/* ---- A pass over the whole graph: averages of one element are their input ----------------------
+ */
+
+static DvtCode drop_averages(DvtGraph* graph, const DvtGraphFunctions* f, uint32_t* changes,
+                             char* reason, size_t size) {
+  (void)reason;
+  (void)size;
+  for (uint32_t i = 0; i < f->node_count(graph); ++i) {
+    const uint32_t node = f->node_at(graph, i);
+    if (node == DVT_NO_INDEX || strcmp(f->node_domain(graph, node), "acme") != 0 ||
+        strcmp(f->node_op(graph, node), "MovingAverage") != 0) {
+      continue;
+    }
+    DvtGraphAttribute window;
+    const uint32_t* inputs;
+    const uint32_t* outputs;
+    if (!f->node_attribute(graph, node, "window", &window) || window.kind != 'i' ||
+        *(const int64_t*)window.values != 1 || f->node_inputs(graph, node, &inputs) != 1 ||
+        f->node_outputs(graph, node, &outputs) != 1) {
+      continue;
+    }
+    if (f->replace_value(graph, outputs[0], inputs[0])) ++*changes;
+  }
+  return DVT_OK;
+}
+
 /* ---- What Davit gets to see --------------------------------------------------------------------
  */
 
@@ -150,6 +190,11 @@ static const DvtPluginPass passes[] = {
      .replacement = "input %x (%y) = acme::Swish (%x) output (%y)",
      .domain = "acme",
      .version = 1},
+    {.name = "acme_drop_averages", .stage = DVT_PLUGIN_BEFORE, .run = drop_averages},
+};
+
+static const DvtPluginSource sources[] = {
+    {.kernel = "acme.Swish.f32", .function = "swish", .text = swish_source},
 };
 
 /* ---- Device time: how Swish goes through a row of tiles ----------------------------------------
@@ -194,6 +239,8 @@ static const DvtPlugin plugin = {
     .pass_count = sizeof passes / sizeof passes[0],
     .times = times,
     .time_count = sizeof times / sizeof times[0],
+    .sources = sources,
+    .source_count = sizeof sources / sizeof sources[0],
 };
 
 const DvtPlugin* dvt_plugin(void) {

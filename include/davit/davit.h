@@ -110,6 +110,14 @@ DVT_API DVT_NODISCARD DvtCode dvt_image_output_info(const DvtImage* image, uint3
 DVT_API uint32_t dvt_image_find_input(const DvtImage* image, const char* name);
 DVT_API uint32_t dvt_image_find_output(const DvtImage* image, const char* name);
 
+/* Gears: sets of shapes of the inputs that an image is made for, each with a static plan of its own
+ * (davit compile --dynamic-batch, ...). A run takes the gear that has the shapes which are bound;
+ * it is an error when none has. 0: the image has none. */
+DVT_API uint32_t dvt_image_gear_count(const DvtImage* image);
+/* Dtype and shape of an input in a gear. */
+DVT_API DVT_NODISCARD DvtCode dvt_image_gear_input(const DvtImage* image, uint32_t gear,
+                                                   uint32_t input, DvtTensor* out, DvtError* error);
+
 typedef struct DvtImageInfo {
   uint64_t file_bytes;
   uint64_t constant_bytes;
@@ -194,6 +202,9 @@ typedef struct DvtExecutorOptions {
    * for each of them. */
   void* device_fixed;
   uint64_t device_fixed_bytes;
+  /* 1: shapes that dvt_executor_bind_output_tensor() was given are not inferred again. */
+  uint32_t trust_output_shapes;
+  uint32_t reserved_2;
 } DvtExecutorOptions;
 
 /* Of the memory of an executor: its planned values and its tables. */
@@ -239,6 +250,19 @@ DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_input_tensor(DvtExecutor* execut
                                                              const DvtTensor* tensor,
                                                              const void* data, DvtError* error);
 
+/* The same with the shape that the caller expects: dtype, rank and dims of `tensor`. Runs that give
+ * the output another shape fail, naming it and both: before any kernel computes if the shape
+ * follows from input shapes. `data` may be NULL, with 0 bytes: the output is in memory of the
+ * executor.
+ *
+ * With DvtExecutorOptions.trust_output_shapes, a shape that only the kernel which makes the output
+ * would infer is taken as it is given, and that kernel's check() alone stands between a wrong one
+ * and the run. It saves the inference; all else, and outputs copied from a device, is checked as
+ * ever. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_output_tensor(DvtExecutor* executor, uint32_t index,
+                                                              const DvtTensor* tensor, void* data,
+                                                              size_t bytes, DvtError* error);
+
 /* After a successful run: shape and data of an output, until the next run or the next binding of an
  * output. An output with a dynamic shape need not be bound (or may be unbound again with NULL and 0
  * bytes): it is then in memory of the executor. One that is bound to a buffer that turns out too
@@ -247,6 +271,9 @@ DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_input_tensor(DvtExecutor* execut
 DVT_API DVT_NODISCARD DvtCode dvt_executor_output_tensor(const DvtExecutor* executor,
                                                          uint32_t index, DvtTensor* tensor,
                                                          const void** data, DvtError* error);
+
+/* The gear of the last run; DVT_NO_INDEX where the image has none. */
+DVT_API uint32_t dvt_executor_gear(const DvtExecutor* executor);
 
 /* From the next run on, planned values live in memory of the caller's: at least
  * DvtImageInfo.arena_bytes from `base`, aligned to 64 (an error names what an image needs beyond

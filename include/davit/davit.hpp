@@ -286,6 +286,22 @@ class Executor {
                         static_cast<const DvtTensor*>(&tensor),
                         static_cast<const void*>(data.data()));
   }
+  // The same for an output: runs that give it another shape fail. An empty span: in memory of the
+  // executor.
+  template <class T, size_t N>
+  requires(std::is_trivially_copyable_v<T> && !std::is_const_v<T>) Error
+      bind_output(uint32_t index, std::span<T, N> data, DvtDType dtype,
+                  std::span<const int64_t> dims) {
+    DvtTensor tensor{};
+    tensor.dtype = dtype;
+    const bool fits =
+        dims.size() <= DVT_MAX_RANK &&
+        dvt_set_shape(&tensor, static_cast<uint32_t>(dims.size()), dims.data()) == DVT_OK;
+    if (!fits) return detail::refuse_shape("the dimensions are no shape of a tensor");
+    return detail::call(dvt_executor_bind_output_tensor, get(), index,
+                        static_cast<const DvtTensor*>(&tensor), static_cast<void*>(data.data()),
+                        data.size_bytes());
+  }
   // Memory for planned values, see dvt_executor_bind_arena(); an empty span: the executor's own.
   Error bind_arena(std::span<std::byte> memory) {
     return detail::call(dvt_executor_bind_arena, get(), static_cast<void*>(memory.data()),

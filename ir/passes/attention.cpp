@@ -1,4 +1,5 @@
 // fuse_attention: softmax(Q K * scale + mask) V.
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -36,9 +37,6 @@ std::string misfit(const ir::Module& module, const Match& match) {
       k->size() != q->size() || v->size() != q->size()) {
     return "Q, K and V are not known to have the same rank";
   }
-  for (size_t i = 0; i + 2 < q->size(); ++i) {
-    if ((*k)[i] != (*q)[i] || (*v)[i] != (*q)[i]) return "Q, K and V differ in a batch axis";
-  }
   if (!is_over_last(module, match.node("softmax"), scores->size())) {
     return "the softmax is not over the last axis alone";
   }
@@ -47,18 +45,18 @@ std::string misfit(const ir::Module& module, const Match& match) {
     if (!scale || double(float(*scale)) != *scale) {
       return "scale " + quoted(module, match.value("factor")) + " is not one constant";
     }
-    if (!same_type(module, match.value("scores"), match.value("scaled"))) {
+    const ir::Shape* factor = module.shape(match.value("factor"));
+    if (factor == nullptr || factor->size() > scores->size() ||
+        !std::all_of(factor->begin(), factor->end(), [](ir::Dim d) { return d == ir::Dim(1); })) {
       return "the scale broadcasts";
     }
   }
   if (match.node("mask") == kNoNode) return {};
   const ir::Shape* mask = module.shape(match.value("bias"));
-  if (mask == nullptr || mask->size() > scores->size()) return "the mask broadcasts";
-  for (size_t i = 0; i < mask->size(); ++i) {
-    const ir::Dim extent = (*mask)[i];
-    if (extent != ir::Dim(1) && extent != (*scores)[scores->size() - mask->size() + i]) {
-      return "mask " + quoted(module, match.value("bias")) + " is not known to fit";
-    }
+  // The kernel broadcasts all that the operators would, but for a mask of a higher rank.
+  if (mask == nullptr || mask->size() > scores->size()) {
+    return "mask " + quoted(module, match.value("bias")) +
+           " may have a higher rank than the scores";
   }
   return {};
 }

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "davit/plugin.h"
 #include "ir/module.hpp"
 
 namespace davit::passes {
@@ -176,8 +177,9 @@ struct Pass {
 // In the order of a round of simplify().
 std::span<const Pass> all_passes();
 
-// What the lowering to static cpu graphs does, in names and levels like those of passes: split_products
-// (lowering/split_products.hpp); view_parts, join_parts, work_in_place (lowering/share_memory.hpp).
+// What lowerings of static graphs do, in names and levels like those of passes: split_products
+// (lowering/ split_products.hpp), view_parts, join_parts, work_in_place for the cpu
+// (lowering/share_memory.hpp), move_to_init and fuse_copies for ascend (lowering/lower.hpp).
 struct LoweringPass {
   std::string_view name;
   Level level;
@@ -203,7 +205,8 @@ struct Rewrite {
   std::string name;
   bool is_late = false;  // After the passes of -O2 rather than before all optional ones.
   std::shared_ptr<const Pattern> pattern, replacement;
-  std::string domain;  // Of the operators that the replacement brings, and its version.
+  DvtGraphPass run = nullptr;  // In place of both: a pass over the whole graph (graph_pass.cpp).
+  std::string domain;          // Of the operators that the replacement brings, and its version.
   int64_t version = 1;
 };
 
@@ -211,6 +214,9 @@ struct Rewrite {
 // of the pattern by name, outputs by place. DVT_INVALID_ARGUMENT says which of the two is wrong.
 Result<Rewrite> make_rewrite(std::string name, std::string_view pattern,
                              std::string_view replacement);
+
+// As run_rewrite(), for one with `run`.
+Result<uint32_t> run_graph_pass(const Rewrite& rewrite, ir::Module& module);
 
 // Once over all nodes. Nodes that it makes are not looked at again.
 Result<uint32_t> run_rewrite(const Rewrite& rewrite, ir::Module& module, Refusals& refusals);

@@ -46,6 +46,7 @@ Result<Rewrite> make_rewrite(std::string name, std::string_view pattern,
 }
 
 Result<uint32_t> run_rewrite(const Rewrite& rewrite, ir::Module& module, Refusals& refusals) {
+  if (rewrite.run != nullptr) return run_graph_pass(rewrite, module);
   Rewriter rewriter(module);
   uint32_t changes = 0;
   for (const ir::NodeId node : live_nodes(module)) {

@@ -151,9 +151,23 @@ Status infer_attention(const NodeView& node, std::span<InferredOutput> outputs) 
     return mismatch(node, "Q, K and V must have the same rank", shape_text(node, *q),
                     shape_text(node, *v));
   }
-  outputs[0].shape = *q;
-  outputs[0].shape->back() = v->back();
-  return {};
+  const ir::Shape* mask = node.has_input(3) ? node.input_shape(3) : nullptr;
+  if (node.has_input(3)) scores = mask == nullptr ? std::nullopt : broadcast(*scores, *mask);
+  if (node.has_input(3) && mask == nullptr) return {};
+  if (!scores || scores->size() != q->size()) {
+    return mismatch(node, "the mask does not broadcast with the scores", shape_text(node, *q),
+                    shape_text(node, *mask));
+  }
+  // The batch axes of V, with those of the scores.
+  ir::Shape rows = *v;
+  rows[rows.size() - 2] = ir::Dim(1);
+  rows.back() = ir::Dim(1);
+  ir::Shape left = *scores;
+  left.back() = v->back();
+  outputs[0].shape = broadcast(left, rows);
+  if (outputs[0].shape) return {};
+  return mismatch(node, "the batch axes of Q, K and V do not broadcast", shape_text(node, *q),
+                  shape_text(node, *v));
 }
 
 Result<Recipe> recipe_attention(const NodeView& node) {
@@ -162,12 +176,13 @@ Result<Recipe> recipe_attention(const NodeView& node) {
   const DvtAttentionAttributes record = {.scaling = *scaling_of(node),
                                          .scale = node.attribute_float("scale", 1.0F)};
   Recipe recipe = plain_recipe(node, *kernel, attribute_bytes(record));
-  const auto q = node.input_extents(0);
-  const auto k = node.input_extents(1);
+  const auto y = node.output_extents(0);
+  const auto v = node.input_extents(2);
   // With dynamic shapes the kernel's infer() says how much.
-  const uint64_t bytes =
-      q && k ? dvt_attention_workspace_bytes(node.input_dtype(0), (*q)[q->size() - 2], k->back())
-             : 0;
+  const uint64_t bytes = y && v && y->size() > 1 && v->size() > 1
+                             ? dvt_attention_workspace_bytes(
+                                   node.input_dtype(0), (*y)[y->size() - 2], (*v)[v->size() - 2])
+                             : 0;
   recipe.workspace_bytes = {bytes};
   return recipe;
 }

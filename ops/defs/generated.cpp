@@ -59,7 +59,8 @@ constexpr OperatorDefinition generated(std::string_view name, uint32_t input_min
 constexpr std::array kOperators = {
     generated("GeneratedConv", 2),    generated("GeneratedMatMul", 2),
     generated("GeneratedPool", 1),    generated("GeneratedReduce", 1),
-    generated("GeneratedSoftmax", 1), generated("GeneratedResize", 1)};
+    generated("GeneratedSoftmax", 1), generated("GeneratedResize", 1),
+    generated("GeneratedSource", 1)};
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 #include "ops/kernels/attention.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
 
 #include "ops/kernels/element.h"
 #include "ops/kernels/elementwise_loops.h"
@@ -43,21 +45,65 @@ static DvtTensor matrix(DvtDType dtype, int64_t rows, int64_t columns) {
   return tensor;
 }
 
+/* Batch axes of Q, K, V and the mask broadcast, and so do the mask's last two and the scores. */
 typedef struct Extents {
-  int64_t batch, m, d, n, e;
+  uint32_t axes; /* Of the batch. */
+  int64_t batch[DVT_MAX_RANK];
+  int64_t batches;
+  int64_t product_m, product_n; /* Of Q K ... */
+  int64_t m, n;                 /* ... and with the mask. */
+  int64_t d, e;
 } Extents;
 
-static Extents extents_of(const DvtContext* ctx) {
+/* What both broadcast to; -1: they do not. */
+static int64_t spread(int64_t a, int64_t b) {
+  if (a == b || b == 1) return a;
+  return a == 1 ? b : -1;
+}
+
+/* Extent of an axis that is counted from the last one, 0. */
+static int64_t axis_from_end(const DvtTensor* tensor, uint32_t axis) {
+  return axis < tensor->rank ? tensor->dims[tensor->rank - 1 - axis] : 1;
+}
+
+/* Precondition: ranks of at least 2, and a mask of no higher rank. False: no broadcast. */
+static bool extents_of(const DvtContext* ctx, Extents* extents) {
   const DvtTensor* q = dvt_input_tensor(ctx, Q);
   const DvtTensor* k = dvt_input_tensor(ctx, K);
   const DvtTensor* v = dvt_input_tensor(ctx, V);
-  Extents extents = {.batch = 1,
-                     .m = q->dims[q->rank - 2],
-                     .d = q->dims[q->rank - 1],
-                     .n = k->dims[k->rank - 1],
-                     .e = v->dims[v->rank - 1]};
-  for (uint32_t i = 0; i + 2 < q->rank; ++i) extents.batch *= q->dims[i];
-  return extents;
+  const DvtTensor* mask = dvt_has_input(ctx, MASK) ? dvt_input_tensor(ctx, MASK) : NULL;
+  *extents = (Extents){.axes = q->rank - 2U,
+                       .batches = 1,
+                       .product_m = axis_from_end(q, 1),
+                       .product_n = axis_from_end(k, 0),
+                       .d = axis_from_end(q, 0),
+                       .e = axis_from_end(v, 0)};
+  bool fits = true;
+  for (uint32_t i = 0; i < extents->axes; ++i) {
+    const uint32_t axis = q->rank - 1U - i;
+    int64_t extent = spread(q->dims[i], k->dims[i]);
+    if (extent >= 0) extent = spread(extent, v->dims[i]);
+    if (extent >= 0 && mask != NULL) extent = spread(extent, axis_from_end(mask, axis));
+    fits = fits && extent >= 0;
+    extents->batch[i] = extent;
+    fits = fits && !__builtin_mul_overflow(extents->batches, extent, &extents->batches);
+  }
+  extents->m = spread(extents->product_m, mask == NULL ? 1 : axis_from_end(mask, 1));
+  extents->n = spread(extents->product_n, mask == NULL ? 1 : axis_from_end(mask, 0));
+  return fits && extents->m >= 0 && extents->n >= 0;
+}
+
+/* Where an operand has its matrix for a batch, counted in matrices. */
+static int64_t matrix_at(const Extents* extents, const DvtTensor* tensor, int64_t batch) {
+  int64_t at = 0;
+  int64_t stride = 1;
+  for (uint32_t i = extents->axes; i-- > 0;) { /* From the innermost batch axis outwards. */
+    const int64_t own = axis_from_end(tensor, extents->axes + 1 - i);
+    if (own != 1) at += batch % extents->batch[i] * stride;
+    batch /= extents->batch[i];
+    stride *= own;
+  }
+  return at;
 }
 
 uint64_t dvt_attention_workspace_bytes(DvtDType dtype, int64_t m, int64_t n) {
@@ -107,25 +153,29 @@ static void combine(DvtDType dtype, DvtLoop loop, void* scores, const DvtTensor*
 }
 
 /* The mask's part for a batch, as a matrix that broadcasts to the scores. */
-static char* mask_of(const DvtContext* ctx, int64_t batch, DvtTensor* part) {
+static char* mask_of(const DvtContext* ctx, const Extents* extents, int64_t batch,
+                     DvtTensor* part) {
   const DvtTensor* mask = dvt_input_tensor(ctx, MASK);
-  const DvtTensor* q = dvt_input_tensor(ctx, Q);
-  *part = matrix(mask->dtype, mask->rank > 1 ? mask->dims[mask->rank - 2] : 1,
-                 mask->rank > 0 ? mask->dims[mask->rank - 1] : 1);
-  int64_t offset = 0;
-  int64_t stride = part->dims[0] * part->dims[1];
-  for (uint32_t i = 0; i + 2 < q->rank; ++i) { /* From the innermost batch axis outwards. */
-    const int64_t extent = q->dims[q->rank - 3 - i];
-    const int64_t own = i + 2 < mask->rank ? mask->dims[mask->rank - 3 - i] : 1;
-    if (own != 1) offset += batch % extent * stride;
-    batch /= extent;
-    stride *= own;
-  }
-  return (char*)dvt_input(ctx, MASK)->data + (size_t)offset * dvt_dtype_size(mask->dtype);
+  *part = matrix(mask->dtype, axis_from_end(mask, 1), axis_from_end(mask, 0));
+  return (char*)dvt_input(ctx, MASK)->data + (size_t)matrix_at(extents, mask, batch) * part->bytes;
 }
 
-static void finish_scores(const DvtContext* ctx, DvtDType dtype, int64_t batch, void* scores,
-                          const DvtTensor* tensor) {
+/* Scores that the mask has more of: rows and columns are repeated, the last first, in place. */
+static void repeat_scores(const Extents* extents, char* scores, size_t size) {
+  if (extents->m == extents->product_m && extents->n == extents->product_n) return;
+  for (int64_t i = extents->m; i-- > 0;) {
+    for (int64_t j = extents->n; j-- > 0;) {
+      const int64_t row = extents->product_m == 1 ? 0 : i;
+      const int64_t column = extents->product_n == 1 ? 0 : j;
+      memmove(scores + (size_t)(i * extents->n + j) * size,
+              scores + (size_t)(row * extents->product_n + column) * size, size);
+    }
+  }
+}
+
+static void finish_scores(const DvtContext* ctx, DvtDType dtype, const Extents* extents,
+                          int64_t batch, char* scores, const DvtTensor* tensor) {
+  repeat_scores(extents, scores, dvt_dtype_size(dtype));
   const DvtAttentionAttributes* attributes = ctx->attributes;
   const DvtNumericLoops* loops = dvt_numeric_loops(dtype);
   if (attributes->scaling != DVT_ATTENTION_PLAIN) {
@@ -137,43 +187,49 @@ static void finish_scores(const DvtContext* ctx, DvtDType dtype, int64_t batch, 
   }
   if (dvt_has_input(ctx, MASK)) {
     DvtTensor part;
-    char* mask = mask_of(ctx, batch, &part);
+    char* mask = mask_of(ctx, extents, batch, &part);
     combine(dtype, loops->add, scores, tensor, mask, &part);
   }
 }
 
+static char* operand_at(const DvtContext* ctx, const Extents* extents, uint32_t input,
+                        int64_t batch, const DvtTensor* part) {
+  const int64_t at = matrix_at(extents, dvt_input_tensor(ctx, input), batch);
+  return (char*)dvt_input(ctx, input)->data + (size_t)at * part->bytes;
+}
+
 static DvtCode run_attention(const DvtContext* ctx, DvtDType dtype) {
   if (dvt_output_tensor(ctx, 0)->bytes == 0) return DVT_OK;
-  const Extents extents = extents_of(ctx);
-  const size_t size = dvt_dtype_size(dtype);
-  const DvtTensor q = matrix(dtype, extents.m, extents.d);
-  const DvtTensor k = matrix(dtype, extents.d, extents.n);
+  Extents extents;
+  (void)extents_of(ctx, &extents);
+  const DvtTensor q = matrix(dtype, extents.product_m, extents.d);
+  const DvtTensor k = matrix(dtype, extents.d, extents.product_n);
   const DvtTensor v = matrix(dtype, extents.n, extents.e);
   const DvtTensor y = matrix(dtype, extents.m, extents.e);
+  const DvtTensor product = matrix(dtype, extents.product_m, extents.product_n);
   const DvtTensor scores_tensor = matrix(dtype, extents.m, extents.n);
   char* scratch = dvt_output_data(ctx, 1);
   char* scores = scratch + (dtype == DVT_F32 ? dvt_matrix_workspace_bytes() : 0);
   const DvtSoftmaxAttributes softmax = {.axis = 1, .flatten = 0, .log = 0};
   DvtCode code = DVT_OK;
-  for (int64_t batch = 0; code == DVT_OK && batch < extents.batch; ++batch) {
-    char* q_data = (char*)dvt_input(ctx, Q)->data + (size_t)(batch * extents.m * extents.d) * size;
-    char* k_data = (char*)dvt_input(ctx, K)->data + (size_t)(batch * extents.d * extents.n) * size;
-    char* v_data = (char*)dvt_input(ctx, V)->data + (size_t)(batch * extents.n * extents.e) * size;
-    char* y_data = (char*)dvt_output_data(ctx, 0) + (size_t)(batch * extents.m * extents.e) * size;
-    code = multiply(dtype, q_data, &q, k_data, &k, scores, &scores_tensor, scratch);
+  for (int64_t batch = 0; code == DVT_OK && batch < extents.batches; ++batch) {
+    char* y_data = (char*)dvt_output_data(ctx, 0) + (size_t)batch * y.bytes;
+    code = multiply(dtype, operand_at(ctx, &extents, Q, batch, &q), &q,
+                    operand_at(ctx, &extents, K, batch, &k), &k, scores, &product, scratch);
     if (code != DVT_OK) break;
-    finish_scores(ctx, dtype, batch, scores, &scores_tensor);
+    finish_scores(ctx, dtype, &extents, batch, scores, &scores_tensor);
     Call operands = {.cells = {{.data = scores, .tensor = &scores_tensor},
                                {.data = scores, .tensor = &scores_tensor}}};
     code = call(dvt_kernels_normalisation(), "Softmax.", dtype, &softmax, 1, 1, &operands);
     if (code == DVT_OK) {
-      code = multiply(dtype, scores, &scores_tensor, v_data, &v, y_data, &y, scratch);
+      code = multiply(dtype, scores, &scores_tensor, operand_at(ctx, &extents, V, batch, &v), &v,
+                      y_data, &y, scratch);
     }
   }
   return code;
 }
 
-static DvtCode check_operands(const DvtContext* ctx, char* reason, size_t size) {
+static DvtCode check_operands(const DvtContext* ctx, Extents* extents, char* reason, size_t size) {
   const DvtTensor* q = dvt_input_tensor(ctx, Q);
   const DvtTensor* k = dvt_input_tensor(ctx, K);
   const DvtTensor* v = dvt_input_tensor(ctx, V);
@@ -181,36 +237,29 @@ static DvtCode check_operands(const DvtContext* ctx, char* reason, size_t size) 
     return dvt_refuse(reason, size, "ranks %u, %u and %u of Q, K and V: expected equal, 2 at least",
                       q->rank, k->rank, v->rank);
   }
-  for (uint32_t i = 0; i + 2 < q->rank; ++i) {
-    if (k->dims[i] == q->dims[i] && v->dims[i] == q->dims[i]) continue;
-    return dvt_refuse(reason, size, "batch axis %u of Q, K and V differs", i);
+  if (dvt_has_input(ctx, MASK) && dvt_input_tensor(ctx, MASK)->rank > q->rank) {
+    return dvt_refuse(reason, size, "the mask has a higher rank than the scores");
   }
-  const Extents extents = extents_of(ctx);
-  if (k->dims[k->rank - 2] != extents.d || v->dims[v->rank - 2] != extents.n) {
+  if (!extents_of(ctx, extents)) {
+    return dvt_refuse(reason, size, "Q, K, V and the mask do not broadcast to each other");
+  }
+  if (axis_from_end(k, 1) != extents->d || axis_from_end(v, 1) != extents->n) {
     return dvt_refuse(reason, size, "Q, K and V do not multiply");
   }
-  if (!dvt_has_input(ctx, MASK)) return DVT_OK;
-  const DvtTensor* mask = dvt_input_tensor(ctx, MASK);
-  bool fits = mask->rank <= q->rank;
-  for (uint32_t i = 0; fits && i < mask->rank; ++i) {
-    const uint32_t axis = q->rank - mask->rank + i;
-    const int64_t extent = axis == q->rank - 1U ? extents.n : q->dims[axis];
-    fits = mask->dims[i] == 1 || mask->dims[i] == extent;
-  }
-  return fits ? DVT_OK : dvt_refuse(reason, size, "the mask does not broadcast to the scores");
+  return DVT_OK;
 }
 
 static DvtCode infer_attention(const DvtContext* ctx, DvtTensor* outputs, char* reason,
                                size_t size) {
+  Extents extents;
   DvtCode code = dvt_check_inputs(ctx, 3, 4, reason, size);
-  if (code == DVT_OK) code = check_operands(ctx, reason, size);
+  if (code == DVT_OK) code = check_operands(ctx, &extents, reason, size);
   if (code != DVT_OK) return code;
-  const DvtTensor* q = dvt_input_tensor(ctx, Q);
-  const Extents extents = extents_of(ctx);
   int64_t dims[DVT_MAX_RANK];
-  for (uint32_t i = 0; i < q->rank; ++i) dims[i] = q->dims[i];
-  dims[q->rank - 1] = extents.e;
-  code = dvt_infer_shape(&outputs[0], q->rank, dims, "Y", reason, size);
+  for (uint32_t i = 0; i < extents.axes; ++i) dims[i] = extents.batch[i];
+  dims[extents.axes] = extents.m;
+  dims[extents.axes + 1] = extents.e;
+  code = dvt_infer_shape(&outputs[0], extents.axes + 2, dims, "Y", reason, size);
   if (code != DVT_OK || ctx->output_count < 2) return code;
   const uint64_t bytes =
       dvt_attention_workspace_bytes(dvt_input_tensor(ctx, Q)->dtype, extents.m, extents.n);
@@ -222,9 +271,10 @@ static DvtCode infer_attention(const DvtContext* ctx, DvtTensor* outputs, char* 
 
 /* Two products; what lies between them stays close to the cores. */
 static void cost_attention(const DvtContext* ctx, DvtTaskCost* cost) {
-  const Extents extents = extents_of(ctx);
+  Extents extents;
+  (void)extents_of(ctx, &extents);
   cost->kind = DVT_TASK_MATMUL;
-  cost->batch = (uint64_t)extents.batch;
+  cost->batch = (uint64_t)extents.batches;
   cost->m = (uint64_t)extents.m;
   cost->n = (uint64_t)extents.n;
   cost->k = (uint64_t)(extents.d + extents.e);

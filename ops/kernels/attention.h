@@ -4,8 +4,12 @@
  *   Attention.<t>   Q [batch..., M, D]           Y [batch..., M, E]
  *                   K [batch..., D, N]           workspace: u8,
  *                   V [batch..., N, E]             dvt_attention_workspace_bytes() long
- *                   mask (optional), broadcasts
- *                   to [batch..., M, N]
+ *                   mask (optional): of a rank
+ *                   no higher; broadcasts with
+ *                   [batch..., M, N]
+ *
+ * The batch axes of all four broadcast, as they do from operator to operator; where the mask has
+ * more rows or columns than Q K, that is repeated.
  *
  * <t> is f32, f64, f16 or bf16. K comes with its last axes exchanged already. Every intermediate is
  * rounded to <t>, as by MatMul, Mul or Div, Add, Softmax and MatMul one after the other: the bits

@@ -63,6 +63,39 @@ class PluginTest(tool.ToolTest):
         self.assertIn("3 in the image", result.out)
         self.check_passed(davit("compare", model, "--plugin", ACME))
 
+    def test_a_pass_over_the_whole_graph(self):
+        def window(count):
+            return tool.field(5, 2, tool.field(1, 2, b"window") + tool.field(20, 0, 2) +
+                              tool.field(3, 0, count))
+        # The output m keeps its name, so that one there stays; the inner one goes.
+        nodes = [("MovingAverage", "acme", "average", ["x"], ["m"]),
+                 ("Relu", "", "relu", ["m"], ["y"])]
+        for count, changes in ((1, 1), (2, 0)):
+            model = self.path("whole.onnx", tool.onnx_model(
+                nodes, [("x", 1, [4])], [("y", 1, [4])], extra={"average": window(count)}))
+            out = self.path("y.npy")
+            result, document = self.davit_json("run", model, "--plugin", ACME, "--input",
+                                               "4xf32=-1,2,4,6", "--output-data", "y=@" + out)
+            self.check_passed(result)
+            passes = document["result"]["compile"]["passes"]
+            self.assertEqual(passes.get("acme_drop_averages", 0), changes)
+            self.assertEqual(tool.read_npy(out, "f"), [0, 2, 4, 6] if count == 1 else [0, 0.5, 3, 5])
+            result = davit("run", model, "--plugin", ACME, "--disable-pass", "acme_drop_averages")
+            self.check_passed(result)
+
+    def test_a_kernel_as_source_goes_into_the_image(self):
+        model = self.path("source.onnx", tool.onnx_model(
+            [("Swish", "acme", "swish", ["x"], ["y"])], [("x", 1, [4])], [("y", 1, [4])]))
+        image, out = self.path("source.davit"), self.path("y.npy")
+        self.check_passed(davit("compile", model, "-o", image, "--plugin", ACME, "--isa", "baseline",
+                                "--no-cache"))
+        # Without the plug-in.
+        self.check_passed(davit("run", image, "--input", "4xf32=0,1,2,-1", "--output-data",
+                                "y=@" + out))
+        got = tool.read_npy(out, "f")
+        for value, expected in zip(got, [0, 0.7310586, 1.7615942, -0.2689414]):
+            self.assertAlmostEqual(value, expected, places=5)
+
     def test_the_model_of_the_example(self):
         with open(os.path.join(EXAMPLE, "swish.onnx"), "rb") as file:
             checked_in = file.read()

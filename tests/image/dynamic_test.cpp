@@ -83,9 +83,9 @@ TEST_CASE("heap values are dynamic; ports and device values may be") {
 
 TEST_CASE("a port whose shape is dynamic has one value, and no ranges without a rank") {
   CHECK(main_message("", "view v: f32[?] dynamic of input \"x\"\n") ==
-        "values.desc[10]: a port whose shape is dynamic has one value");
-  CHECK(main_message("", "view v: f32[4] of input \"x\"\n") ==
-        "values.desc[10]: a port whose shape is dynamic has one value");
+        "values.desc[10]: a port whose shape is dynamic has one dynamic value");
+  CHECK(main_message("p = test.Copy(v)\n", "view v: f32[4] of input \"x\"\n")
+            .find("graphs[0]: value 10 \"v\" is not of the gear") == 0);
   CHECK(write_message(kDynamicSample, [](ImageModel& m) {
           m.values[0].tensor.rank = DVT_RANK_UNKNOWN;
           m.values[0].tensor.dims[0] = m.values[0].tensor.dims[1] = 0;

@@ -55,6 +55,30 @@ TEST_CASE("with and without scale and mask, in every float type") {
         "", "scores+a+softmax+values");
 }
 
+TEST_CASE("what broadcasts in the operators broadcasts in the kernel") {
+  struct Case {
+    const char *q, *k, *v, *mask, *y;
+  };
+  for (const Case& c : {Case{"3, 4, 6", "1, 6, 5", "3, 5, 7", "5", "3, 4, 7"},
+                        Case{"1, 4, 6", "3, 6, 5", "1, 5, 7", "4, 5", "3, 4, 7"},
+                        Case{"2, 1, 4, 6", "1, 3, 6, 5", "2, 1, 5, 7", "2, 1, 1, 5", "2, 3, 4, 7"},
+                        Case{"1, 4, 6", "1, 6, 5", "1, 5, 7", "3, 4, 5", "3, 4, 7"},
+                        Case{"1, 4, 6", "1, 6, 5", "3, 5, 7", "1, 1", "3, 4, 7"},
+                        Case{"2, 1, 6", "2, 6, 5", "2, 5, 7", "4, 5", "2, 4, 7"},
+                        Case{"2, 4, 6", "2, 6, 1", "2, 5, 7", "4, 5", "2, 4, 7"},
+                        Case{"1, 1, 6", "1, 6, 1", "2, 5, 7", "2, 4, 5", "2, 4, 7"}}) {
+    const std::string inputs = std::string("input %q: f32[") + c.q + "] input %k: f32[" + c.k +
+                               "] input %v: f32[" + c.v + "] input %mask: f32[" + c.mask + "] ";
+    check_pass({.pass = "fuse_attention",
+                .before = inputs + "(%s) = MatMul \"scores\" (%q, %k) (%t) = Add \"a\" (%s, %mask) "
+                                   "(%w) = Softmax \"softmax\" (%t) "
+                                   "(%y) = MatMul \"values\" (%w, %v) output (%y)",
+                .after = inputs + "(%y: f32[" + c.y +
+                         "]) = davit::Attention \"scores+a+softmax+values\" (%q, %k, %v, %mask) "
+                         "output (%y)"});
+  }
+}
+
 TEST_CASE("what it is not has a reason, or is no pattern") {
   const auto body = [](const std::string& nodes, const std::string& output = "%y") {
     return head("f32") + "const %c: f32[] = {2} (%s) = MatMul (%q, %k) " + nodes +
@@ -66,9 +90,9 @@ TEST_CASE("what it is not has a reason, or is no pattern") {
         "values: interior value 'w' is a graph output");
   CHECK(reason(body("(%t) = Mul (%s, %mask) (%w) = Softmax (%t)")) ==
         "values: scale 'mask' is not one constant");
-  CHECK(reason("input %q: f32[3, 4, 6] input %k: f32[1, 6, 5] input %v: f32[3, 5, 7] "
-               "(%s) = MatMul (%q, %k) (%w) = Softmax (%s) (%y) = MatMul \"values\" (%w, %v) "
-               "output (%y)") == "values: Q, K and V differ in a batch axis");
+  CHECK(reason("input %q: f32[4, 6] input %k: f32[6, 5] input %v: f32[5, 7] "
+               "input %mask: f32[1, 4, 5] (%s) = MatMul (%q, %k) (%t) = Add (%s, %mask) "
+               "(%w) = Softmax (%t) (%y) = MatMul \"values\" (%w, %v) output (%y)") != "");
   CHECK(reason(body("(%t) = Div (%c, %s) (%w) = Softmax (%t)")) == "");
   CHECK(reason(body("(%w) = Sigmoid (%s)")) == "");
 }

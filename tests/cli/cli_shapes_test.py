@@ -1,0 +1,113 @@
+"""Gears, shapes of outputs that the caller gives, streams; ONNX Runtime beside compare."""
+
+import os
+import unittest
+
+import tool
+from tool import davit
+
+
+class ShapesTest(tool.ToolTest):
+
+    def model(self, dims=("N", 3)):
+        """y = sigmoid(relu(x))."""
+        nodes = [("Relu", "", "relu", ["x"], ["r"]), ("Sigmoid", "", "sigmoid", ["r"], ["y"])]
+        return self.path("m.onnx",
+                         tool.onnx_model(nodes, [("x", 1, list(dims))], [("y", 1, list(dims))]))
+
+    def test_gears(self):
+        image, out = self.path("m.davit"), self.path("y.npy")
+        result = davit("compile", self.model(), "-o", image, "--dynamic-batch", "1,2,4")
+        self.check_passed(result)
+        self.assertIn("gear x:2x3", result.out)
+        for gear, batch in enumerate((1, 2, 4)):
+            result, document = self.davit_json("run", image, "--input", f"x={batch}x3xf32=0",
+                                               "--output-data", "@" + out)
+            self.check_passed(result)
+            self.assertEqual(document["result"]["gear"], gear)
+            self.assertEqual(tool.read_npy(out, "f"), [0.5] * 3 * batch)
+        # The first gear is what random inputs have.
+        self.check_passed(davit("run", image, "--iterations", "3"))
+        result = davit("run", image, "--input", "x=3x3xf32=0")
+        self.assertEqual(result.code, 2, result.out)
+        for words in ("the shape is that of no gear", "x", "f32[1,3] or f32[2,3] or f32[4,3]",
+                      "f32[3,3]"):
+            self.assertIn(words, result.out + result.err)
+        result, document = self.davit_json("dump", image, "--io")
+        self.assertEqual(document["result"]["gears"], ["x:1x3", "x:2x3", "x:4x3"])
+        self.check_passed(davit("verify", image))
+        text = self.path("m.txt", davit("dump", image, "--format", "text").out)
+        self.check_passed(davit("compile", text, "-o", self.path("again.davit")))
+        with open(image, "rb") as one, open(self.path("again.davit"), "rb") as two:
+            self.assertEqual(one.read(), two.read())
+        self.assertEqual(davit("dump", image, "--memory-plan").code, 0)
+
+    def test_gears_of_sizes_and_dims(self):
+        model = self.model((1, 3, "H", "W"))
+        result = davit("run", model, "--dynamic-image-size", "4,5;6,7", "--input",
+                       "x=1x3x6x7xf32=0")
+        self.check_passed(result)
+        result = davit("run", model, "--dynamic-dims", "4,5;6,7", "--input", "x=1x3x4x5xf32=0")
+        self.check_passed(result)
+
+    def test_bad_gears(self):
+        model = self.model()
+        for arguments, words in ((("--dynamic-batch", "1,x"), "is not N,N"),
+                                 (("--dynamic-batch", "0"), "is not N,N"),
+                                 (("--dynamic-batch", "1", "--dynamic-dims", "1"), "exclude"),
+                                 (("--dynamic-image-size", "4"), "is not HEIGHT,WIDTH"),
+                                 (("--input-format", "NHWC"), "do nothing"),
+                                 (("--dynamic-batch", "1", "--target", "ascend"), "for the cpu"),
+                                 (("--streams", "2"), "for the cpu")):
+            result = davit("compile", model, "-o", self.path("no.davit"), *arguments)
+            self.assertEqual(result.code, 2, result.out)
+            self.assertIn(words, result.out + result.err)
+        result = davit("compile", model, "-o", self.path("no.davit"), "--shapes", "x:2x3",
+                       "--dynamic-batch", "2")
+        self.assertNotEqual(result.code, 0)
+        self.assertIn("no input has one", result.out + result.err)
+        self.assertFalse(os.path.exists(self.path("no.davit")))
+
+    def test_shapes_of_outputs(self):
+        for trust in ((), ("--trust-output-shapes",)):
+            self.check_passed(davit("run", self.model(), "--input", "x=2x3xf32=0", "--output-shape",
+                                    "y:2x3", *trust))
+            result = davit("run", self.model(), "--input", "x=2x3xf32=0", "--output-shape", "y:4x3",
+                           *trust)
+            self.assertNotEqual(result.code, 0)
+            self.assertIn("[4,3]", result.out + result.err)
+        for form, words in (("y", "NAME:DIMS"), ("z:2x3", "no output"), ("y:2x4", "fit")):
+            result = davit("run", self.model(), "--output-shape", form)
+            self.assertNotEqual(result.code, 0)
+            self.assertIn(words, result.out + result.err)
+        result = davit("run", self.model(), "--trust-output-shapes")
+        self.assertEqual(result.code, 2)
+
+    def test_streams(self):
+        nodes = [("MatMul", "", "a", ["x", "w"], ["a"]), ("Exp", "", "b", ["x"], ["b"]),
+                 ("Add", "", "c", ["a", "b"], ["y"])]
+        model = self.path("s.onnx", tool.onnx_model(
+            nodes, [("x", 1, [64, 64]), ("w", 1, [64, 64])], [("y", 1, [64, 64])]))
+        digests = set()
+        for streams in ("1", "3"):
+            result, document = self.davit_json("run", model, "--target", "ascend", "--streams",
+                                               streams, "--device-mode", "adversarial:3")
+            self.check_passed(result)
+            digests.add(document["result"]["outputs"][0]["digest"])
+            self.assertEqual(document["result"]["compile"]["streams"] > 1, streams == "3")
+        self.assertEqual(len(digests), 1)
+
+    def test_onnx_runtime(self):
+        library = os.environ.get("DAVIT_ONNXRUNTIME")
+        result = davit("compare", self.model((2, 3)), "--against", "onnxruntime",
+                       *(("--onnxruntime", library) if library else ()))
+        if "knows nothing of ONNX Runtime" in result.out + result.err:
+            self.assertEqual(result.code, 4)
+            self.assertIn("-Donnxruntime", result.out + result.err)
+        elif "cannot be loaded" not in result.out + result.err:
+            self.check_passed(result)
+            self.assertIn("2 values compared, 0 differ", result.out)
+
+
+if __name__ == "__main__":
+    unittest.main()
