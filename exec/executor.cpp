@@ -193,6 +193,10 @@ Status DvtExecutor::load() {
   } aftermath{*this};
   Status status = run_steps(init_, DVT_STAGE_LOAD, {});
   loaded_ = status.ok();
+  if (status.code() == DVT_OUT_OF_RESOURCE) {
+    status.detail().hint = "the image needs " + std::to_string(view_.stream_count) +
+                           " streams and " + std::to_string(view_.event_count) + " events";
+  }
   return status;
 }
 

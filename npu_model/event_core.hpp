@@ -70,9 +70,10 @@ struct Task {
   uint32_t object = kNone;               // Record, notify, model, queue, label or stream.
   uint32_t delay_us = 0;                 // Kept from being ready for that long.
   DvtNpuTaskType type = DVT_NPU_AI_CORE;
-  bool hangs = false;      // Never ends (fault injection).
-  bool resident = false;   // Copied from a program.
-  bool all_cores = false;  // Starts when all cores that it wants are free, not when one is.
+  bool hangs = false;        // Never ends (fault injection).
+  bool resident = false;     // Copied from a program.
+  bool all_cores = false;    // Starts when all cores that it wants are free, not when one is.
+  bool invalidates = false;  // The caches of AICPUs, before it begins.
 };
 // Twice that when a queue has just grown.
 static_assert(sizeof(Task) <= 80, "docs/npu_model.md promises at most 200 bytes a queued task");

@@ -180,6 +180,30 @@ Status check_order(const Effect& effect, Memory& memory, uint64_t serial, const 
   return status;
 }
 
+Status check_cache(const Effect& effect, Memory& memory, uint64_t serial, const Access& task,
+                   const Order& order) {
+  Status status;
+  for_each_operand(effect, [&](const Operand& operand) {
+    if (operand.is_write) return true;
+    Block* block = memory.find(operand.address, operand.bytes, serial);
+    const auto begin =
+        static_cast<uint64_t>(static_cast<const std::byte*>(operand.address) - block->address);
+    const auto stale =
+        block->history.find_stale(begin, begin + operand.bytes, [&](const Access& writer) {
+          return writer.type == DVT_NPU_COPY_H2D && is_before(writer, order.clock(task.stream)) &&
+                 !order.is_visible(writer, task);
+        });
+    if (!stale) return true;
+    status = invalid(fmt::format(
+        "{} {}: reads byte {} of {}, which {} has written, and no task between the two invalidates "
+        "the cache of the AICPU",
+        describe(task), label(operand, effect), std::max(stale->begin, begin), block->owner,
+        describe(stale->other)));
+    return false;
+  });
+  return status;
+}
+
 Status apply(const Effect& effect, Memory& memory, const Access& task) {
   Status status;
   switch (effect.kind) {

@@ -73,6 +73,12 @@ using LaterWriter = std::function<std::optional<Access>(const void* address)>;
 Status check_order(const Effect& effect, Memory& memory, uint64_t serial, const Access& task,
                    const Clock& clock, const LaterWriter& later_writer);
 
+// Nothing that the effect of an AICPU task reads is, in the cache of the AICPU, what was there
+// before a copy from the host that the task comes after. Before check_order(), which notes what it
+// writes.
+Status check_cache(const Effect& effect, Memory& memory, uint64_t serial, const Access& task,
+                   const Order& order);
+
 // The work itself, then Memory::note_write() for what it wrote. Kernels that return a code other
 // than DVT_OK give DVT_KERNEL_FAILED or their own code. Precondition: check_operands().
 // Precondition of apply() also: neither kDecide nor a queue's.

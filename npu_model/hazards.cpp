@@ -80,6 +80,14 @@ std::optional<History::Conflict> History::write(uint64_t begin, uint64_t end, co
   return std::nullopt;
 }
 
+std::optional<History::Conflict> History::find_stale(
+    uint64_t begin, uint64_t end, const std::function<bool(const Access&)>& is_stale) {
+  for (auto it = first_reaching(begin); it != segments_.end() && it->first < end; ++it) {
+    if (is_stale(it->second.writer)) return Conflict{Kind::kWrite, it->first, it->second.writer};
+  }
+  return std::nullopt;
+}
+
 // ---- Order -------------------------------------------------------------------------------------
 
 void Order::create_stream(uint32_t stream) {
@@ -117,6 +125,18 @@ void Order::host_saw(const Clock& clock) {
   auto joined = std::make_shared<Clock>(*host_);
   join(*joined, clock);
   host_ = std::move(joined);
+}
+
+void Order::invalidate(uint32_t stream, uint64_t task) {
+  invalidations_.push_back({{stream, DVT_NPU_AI_CPU, task, ""}, streams_[stream].clock});
+}
+
+bool Order::is_visible(const Access& writer, const Access& by) const {
+  const Clock& clock = streams_[by.stream].clock;
+  return std::any_of(invalidations_.rbegin(), invalidations_.rend(), [&](const auto& earlier) {
+    return (earlier.by.task == by.task || is_before(earlier.by, clock)) &&
+           is_before(writer, earlier.clock);
+  });
 }
 
 }  // namespace davit::npu

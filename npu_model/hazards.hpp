@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -55,6 +56,10 @@ class History {
   // Checks a new access to bytes [begin, end) and, when it is ordered, notes it.
   std::optional<Conflict> read(uint64_t begin, uint64_t end, const Access& by, const Clock& clock);
   std::optional<Conflict> write(uint64_t begin, uint64_t end, const Access& by, const Clock& clock);
+  // The first of these bytes whose writer `is_stale`: who has not seen that write, though it is
+  // ordered behind it.
+  [[nodiscard]] std::optional<Conflict> find_stale(
+      uint64_t begin, uint64_t end, const std::function<bool(const Access&)>& is_stale);
 
  private:
   struct Segment {
@@ -88,8 +93,18 @@ class Order {
   [[nodiscard]] std::shared_ptr<const Clock> host() const { return host_; }
   // The host has seen everything that `clock` knows.
   void host_saw(const Clock& clock);
+  // `task`, which has begun, invalidates the caches of AICPUs: whoever comes after it sees there
+  // what it comes after.
+  void invalidate(uint32_t stream, uint64_t task);
+  // Whether an AICPU task that has begun, `by`, finds in its cache, or in memory, what `writer`, a
+  // copy from the host, has written.
+  [[nodiscard]] bool is_visible(const Access& writer, const Access& by) const;
 
  private:
+  struct Invalidation {
+    Access by;
+    Clock clock;
+  };
   struct Seen {
     uint64_t first_task;  // And all that are submitted later.
     std::shared_ptr<const Clock> clock;
@@ -102,6 +117,7 @@ class Order {
 
   std::deque<StreamOrder> streams_;
   std::shared_ptr<const Clock> host_ = std::make_shared<Clock>();
+  std::vector<Invalidation> invalidations_;
 };
 
 }  // namespace davit::npu

@@ -259,7 +259,7 @@ void Npu::enqueue(uint32_t stream, Task&& task) {
   run_until(host_->now_ps);
 }
 
-Status Npu::launch(DvtStream* stream, const DvtLaunch& launch, bool all_cores) {
+Status Npu::launch(DvtStream* stream, const DvtLaunch& launch, LaunchOptions options) {
   auto index = stream_handles_.resolve(stream, "launch");
   if (!index.ok()) return std::move(index.status());
   core_.prepare_to_submit(*index);
@@ -275,7 +275,8 @@ Status Npu::launch(DvtStream* stream, const DvtLaunch& launch, bool all_cores) {
   if (!timing.ok()) return name_it(std::move(timing.status()));
   task.timing = *timing;
   task.type = task.timing->type;
-  task.all_cores = all_cores;
+  task.all_cores = options.all_cores;
+  task.invalidates = options.invalidates;
   task.hangs = !settings_.hang.empty() && settings_.hang == task.name;
   if (!settings_.timing_only) {
     auto arguments = copy_arguments(launch);
@@ -437,6 +438,13 @@ void Npu::run_effect(uint32_t stream, const Task& task) {
 Status Npu::do_work(uint32_t stream, const Task& task) {
   const Access access{stream, task.type, task.id, task.name};
   auto status = check_operands(*task.effect, memory_, task.serial);
+  const bool on_aicpu = task.type == DVT_NPU_AI_CPU || task.type >= DVT_NPU_QUEUE_ENQUEUE;
+  const bool caches = settings_.parameters.aicpu_coherent == 0 && settings_.check_order &&
+                      !breaks(Rule::kAicpuHasCache);
+  if (status.ok() && on_aicpu && caches) {
+    if (task.invalidates) order_.invalidate(stream, task.id);
+    status = check_cache(*task.effect, memory_, task.serial, access, order_);
+  }
   if (status.ok() && settings_.check_order) {
     status = check_order(*task.effect, memory_, task.serial, access, order_.clock(stream),
                          [this](const void* address) { return later_writer(address); });

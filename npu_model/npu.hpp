@@ -66,7 +66,11 @@ class Npu final : private EventCore::Listener {
   Result<DvtStream*> create_stream(const DvtNpuStreamOptions& options);
   Status destroy_stream(DvtStream* stream);
   Status abort_stream(DvtStream* stream);
-  Status launch(DvtStream* stream, const DvtLaunch& launch, bool all_cores);
+  struct LaunchOptions {
+    bool all_cores = false;
+    bool invalidates = false;
+  };
+  Status launch(DvtStream* stream, const DvtLaunch& launch, LaunchOptions options);
   Status copy(DvtStream* stream, DvtCopyKind kind, void* to, const void* from, uint64_t bytes,
               const char* name);
   Status fill(DvtStream* stream, void* to, int value, uint64_t bytes);

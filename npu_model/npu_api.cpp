@@ -55,7 +55,8 @@ DvtDeviceVtable adapter(const char* name) {
     return dvt_npu_stream_destroy(npu_of(d), s);
   };
   v.launch = [](DvtDevice* d, DvtStream* s, const DvtLaunch* launch) {
-    return dvt_npu_launch(npu_of(d), s, launch);
+    // As the vendor's runtime does for kernels of its own.
+    return dvt_npu_launch_invalidating(npu_of(d), s, launch);
   };
   v.copy_async = [](DvtDevice* d, DvtStream* s, DvtCopyKind kind, void* to, const void* from,
                     uint64_t bytes, const char* name) {
@@ -242,14 +243,21 @@ DvtCode dvt_npu_launch(DvtNpu* npu, DvtStream* stream, const DvtLaunch* launch) 
   if (launch == nullptr) {
     return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "launch is NULL"));
   }
-  return enter(npu, [&](Npu& n) { return n.launch(stream, *launch, false); });
+  return enter(npu, [&](Npu& n) { return n.launch(stream, *launch, {}); });
 }
 
 DvtCode dvt_npu_launch_on_all_cores(DvtNpu* npu, DvtStream* stream, const DvtLaunch* launch) {
   if (launch == nullptr) {
     return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "launch is NULL"));
   }
-  return enter(npu, [&](Npu& n) { return n.launch(stream, *launch, true); });
+  return enter(npu, [&](Npu& n) { return n.launch(stream, *launch, {.all_cores = true}); });
+}
+
+DvtCode dvt_npu_launch_invalidating(DvtNpu* npu, DvtStream* stream, const DvtLaunch* launch) {
+  if (launch == nullptr) {
+    return finish(Status(DVT_INVALID_ARGUMENT, DVT_STAGE_RUN, "launch is NULL"));
+  }
+  return enter(npu, [&](Npu& n) { return n.launch(stream, *launch, {.invalidates = true}); });
 }
 
 DvtCode dvt_npu_copy_async(DvtNpu* npu, DvtStream* stream, DvtCopyKind kind, void* to,

@@ -63,6 +63,7 @@ constexpr Key kKeys[] = {
     {"move.bandwidth", "GB/s", &Parameters::move_gbps, 1e-3, 1e9, false},
     {"aicpu.head", "us", &Parameters::aicpu_head_us, 0, kTimeMaxUs, false},
     {"aicpu.bandwidth", "GB/s", &Parameters::aicpu_gbps, 1e-3, 1e9, false},
+    {"aicpu.coherent", "flag", &Parameters::aicpu_coherent, 0, 1, true},
     {"pcie.setup", "us", &Parameters::pcie_setup_us, 0, kTimeMaxUs, false},
     {"pcie.bandwidth", "GB/s", &Parameters::pcie_gbps, 1e-3, 1e9, false},
     {"sdma.setup", "us", &Parameters::sdma_setup_us, 0, kTimeMaxUs, false},

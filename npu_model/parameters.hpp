@@ -50,6 +50,7 @@ struct Parameters {
   double aiv_cores = 0;              // core.aiv
   double combined_cores = 0;         // core.combined: 1: cube cores do the vector work, too
   double aicpu_cores = 0;            // core.aicpu
+  double aicpu_coherent = 0;         // aicpu.coherent: 0: caches do not see copies from the host
   double hbm_capacity_gib = 0;       // hbm.capacity
   double hbm_gbps = 0;               // hbm.bandwidth
   double hbm_efficiency = 0;         // hbm.efficiency

@@ -49,6 +49,7 @@ enum class Rule : uint8_t {
   kPendingFreesAicpu,        // Pending queue tasks keep their AICPU.
   kItemWakesPending,         // Pending queue tasks are not told of new items.
   kCopiesHaveOwnEngines,     // All copies share one engine.
+  kAicpuHasCache,            // AICPUs see at once what copies from the host write.
   kCount,
 };
 

@@ -153,6 +153,12 @@ DVT_API DVT_NODISCARD DvtCode dvt_npu_launch(DvtNpu* npu, DvtStream* stream,
  * that synchronise their cores with each other. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_launch_on_all_cores(DvtNpu* npu, DvtStream* stream,
                                                           const DvtLaunch* launch);
+/* As dvt_npu_launch(), after invalidating the caches of AICPUs. Where AICPUs do not see what copies
+ * from the host write (aicpu.coherent is 0), an AICPU task that reads such bytes, a queue's
+ * included, fails unless it is such a launch, or one lies between copy and task. Checked with
+ * check_order. Executors launch all kernels so. */
+DVT_API DVT_NODISCARD DvtCode dvt_npu_launch_invalidating(DvtNpu* npu, DvtStream* stream,
+                                                          const DvtLaunch* launch);
 /* The host side of a copy must stay valid until a synchronisation covers it. `name` is copied and
  * may be NULL. */
 DVT_API DVT_NODISCARD DvtCode dvt_npu_copy_async(DvtNpu* npu, DvtStream* stream, DvtCopyKind kind,

@@ -133,6 +133,13 @@ class SimulateTest(tool.ToolTest):
         self.assertAlmostEqual(alone["predicted_ns"] / self.ran_ns(image), 1, delta=0.002)
         self.assertLess(alone["device_busy_ns"], alone["predicted_ns"])
 
+    def test_too_few_streams_or_events_are_named_at_load(self):
+        image = self.path("two.txt", TWO_STREAMS)
+        for resource in ("stream", "event"):
+            result = davit("run", image, "--soc-override", resource + ".max=1")
+            self.check_failed(result, 5, "load", f"no {resource} left; expected at most 1 {resource}s")
+            self.assertIn("the image needs 2 streams and 2 events", result.out + result.err)
+
     def test_shapes_of_run_time_on_a_device(self):
         model = self.path("dynamic.onnx", tool.onnx_model(
             [("Relu", "", "r", ["x"], ["h"]), ("MatMul", "", "m", ["h", "w"], ["y"])],

@@ -47,6 +47,88 @@ TEST_CASE("stale, foreign, wrong and NULL handles are told apart") {
   CHECK(message_has("event 0 is destroyed"));
 }
 
+TEST_CASE("notifies of other devices: what is not theirs, or gone, is refused by name") {
+  auto owner = make_npu();
+  auto npu = make_npu({.beside = owner.get()});
+  auto alone = make_npu();
+  DvtNpu* n = npu.get();
+  DvtStream* stream = make_stream(n);
+  DvtNotify* notify = make_notify(owner.get());
+  DvtNotify* imported = nullptr;
+  const auto refused = [](DvtCode code, DvtCode expected, const char* text) {
+    CHECK(code == expected);
+    CHECK(message_has(text));
+  };
+  refused(dvt_npu_notify_import(n, nullptr, notify, &imported), DVT_INVALID_ARGUMENT,
+          "import: the owner is NULL");
+  refused(dvt_npu_notify_import(n, n, make_notify(n), &imported), DVT_INVALID_ARGUMENT,
+          "import: the notify is of this device");
+  refused(dvt_npu_notify_import(alone.get(), owner.get(), notify, &imported), DVT_INVALID_ARGUMENT,
+          "import: the devices are not of one host");
+  refused(dvt_npu_notify_import(n, owner.get(), nullptr, &imported), DVT_INVALID_ARGUMENT,
+          "import: notify is NULL");
+  REQUIRE(dvt_npu_notify_import(n, owner.get(), notify, &imported) == DVT_OK);
+  DvtNotify* twice = nullptr;
+  refused(dvt_npu_notify_import(owner.get(), n, imported, &twice), DVT_INVALID_ARGUMENT,
+          "is imported itself");
+  refused(dvt_npu_notify_wait(n, stream, imported), DVT_INVALID_ARGUMENT,
+          "is of another device and can only be recorded here");
+  refused(dvt_npu_notify_record(n, stream, notify), DVT_INVALID_ARGUMENT,
+          "record: notify belongs to another device");
+  // The owner's is in use while a record of it is queued.
+  CHECK(dvt_npu_notify_record(n, stream, imported) == DVT_OK);
+  refused(dvt_npu_notify_destroy(owner.get(), notify), DVT_FAILED_STATE,
+          "notify 0 is used by task 0 of stream 0 of device 1");
+  CHECK(dvt_npu_synchronize(n, -1) == DVT_OK);
+  CHECK(dvt_npu_host_now_ps(n) == dvt_npu_host_now_ps(owner.get()));  // One clock.
+  CHECK(dvt_npu_notify_destroy(owner.get(), notify) == DVT_OK);
+  refused(dvt_npu_notify_record(n, stream, imported), DVT_INVALID_ARGUMENT,
+          "record: the notify that notify 1 stands for is destroyed");
+  notify = make_notify(owner.get());
+  REQUIRE(dvt_npu_notify_import(n, owner.get(), notify, &imported) == DVT_OK);
+  owner.reset();
+  refused(dvt_npu_notify_record(n, stream, imported), DVT_INVALID_ARGUMENT, "is destroyed");
+  CHECK(dvt_npu_memset_async(n, stream, make_array<uint8_t>(n, 16), 0, 16) == DVT_OK);
+  CHECK(dvt_npu_synchronize(n, -1) == DVT_OK);
+}
+
+TEST_CASE("streams of two devices that wait for each other: both are named") {
+  auto first = make_npu({.timing_only = true});
+  auto second = make_npu({.timing_only = true, .beside = first.get()});
+  DvtStream* a = make_stream(first.get());
+  DvtStream* b = make_stream(second.get());
+  DvtNotify* of_first = make_notify(first.get());
+  DvtNotify* of_second = make_notify(second.get());
+  DvtNotify* to_first = nullptr;
+  DvtNotify* to_second = nullptr;
+  REQUIRE(dvt_npu_notify_import(second.get(), first.get(), of_first, &to_first) == DVT_OK);
+  REQUIRE(dvt_npu_notify_import(first.get(), second.get(), of_second, &to_second) == DVT_OK);
+  CHECK(dvt_npu_notify_wait(first.get(), a, of_first) == DVT_OK);
+  CHECK(dvt_npu_notify_record(first.get(), a, to_second) == DVT_OK);
+  CHECK(dvt_npu_notify_wait(second.get(), b, of_second) == DVT_OK);
+  CHECK(dvt_npu_notify_record(second.get(), b, to_first) == DVT_OK);
+  CHECK(dvt_npu_stream_synchronize(first.get(), a, -1) == DVT_TIMEOUT);
+  CHECK(message_has("deadlock at cycle"));
+  CHECK(message_has(
+      "stream 0 task 0 (NOTIFY_WAIT) waits for notify 0, which no device has recorded"));
+  CHECK(message_has("device 1: stream 0 task 0 (NOTIFY_WAIT) waits for notify 0"));
+}
+
+TEST_CASE("event ids: who holds them when none comes free is said") {
+  auto npu = make_npu({.timing_only = true, .overrides = {"event.max=1"}});
+  DvtStream* stream = make_stream(npu.get());
+  DvtEvent* event = make_event(npu.get());
+  CHECK(dvt_npu_notify_wait(npu.get(), stream, make_notify(npu.get())) == DVT_OK);
+  CHECK(dvt_npu_event_record(npu.get(), stream, event) == DVT_OK);
+  CHECK(dvt_npu_event_destroy(npu.get(), event) == DVT_OK);
+  CHECK(dvt_npu_event_create(npu.get(), &event) == DVT_OUT_OF_RESOURCE);
+  CHECK(message_has("no event left, and the 1 destroyed ones whose tasks have not ended"));
+  CHECK(message_has("notify 0, which nobody records"));
+  // A dropped task gives the id back.
+  CHECK(dvt_npu_stream_abort(npu.get(), stream) == DVT_OK);
+  CHECK(dvt_npu_event_create(npu.get(), &event) == DVT_OK);
+}
+
 TEST_CASE("running out of a resource names it and its limit") {
   auto npu = make_npu(
       {.overrides = {"stream.max=2", "event.max=3", "notify.max=1", "hbm.capacity=0.001"}});

@@ -23,11 +23,12 @@ const DvtTaskCost kCube = matmul_cost(16, 16, 16);
 class Bench {
  public:
   explicit Bench(DvtNpuMode mode, std::vector<const char*> overrides = {}, bool timing_only = false,
-                 DvtNpu* beside = nullptr)
+                 DvtNpu* beside = nullptr, bool check_order = false)
       : npu_(make_npu({.mode = mode,
                        .timing_only = timing_only,
                        .overrides = std::move(overrides),
                        .seed = 5,
+                       .check_order = check_order,
                        .beside = beside})),
         npu(npu_.get()) {}
 
@@ -423,6 +424,29 @@ bool copies_have_own_engines(DvtNpuMode mode) {
   return b.task("out").end_ps < end && b.task("move").end_ps < end;
 }
 
+// An AICPU task reads what a copy has brought: behind an invalidation it may.
+bool aicpu_has_cache(DvtNpuMode mode) {
+  for (const bool invalidates : {false, true}) {
+    Bench b(mode, {}, false, nullptr, true);
+    DvtStream* s = b.stream();
+    uint8_t* data = b.block();
+    const std::array<uint8_t, 16> host{};
+    b.note(dvt_npu_copy_async(b.npu, s, DVT_COPY_HOST_TO_DEVICE, data, host.data(), 16, "in"));
+    DvtTaskCost aicpu{};
+    aicpu.kind = DVT_TASK_AICPU;
+    aicpu.read_bytes = 16;
+    const Arguments in_place({data}, {data}, 16);
+    const DvtLaunch reads{
+        increment, in_place.bytes().data(), in_place.bytes().size(), &aicpu, "reads", "Test"};
+    b.note(invalidates ? dvt_npu_launch_invalidating(b.npu, s, &reads)
+                       : dvt_npu_launch(b.npu, s, &reads));
+    if ((b.finish() == DVT_OK) != invalidates) return false;
+    const bool told = last_message().find("stream 0 task 0 (MEMCPY_H2D in)") != std::string::npos;
+    if (!invalidates && !told) return false;
+  }
+  return true;
+}
+
 // ---- Models ------------------------------------------------------------------------------------
 
 bool bound_tasks_stay(DvtNpuMode mode) {
@@ -645,6 +669,7 @@ constexpr Case kCases[] = {
     {Rule::kPendingFreesAicpu, "a pending task frees its AICPU", pending_frees_aicpu},
     {Rule::kItemWakesPending, "an item wakes it", item_wakes_pending},
     {Rule::kCopiesHaveOwnEngines, "copies have their own engines", copies_have_own_engines},
+    {Rule::kAicpuHasCache, "AICPUs have a cache", aicpu_has_cache},
 };
 
 }  // namespace
