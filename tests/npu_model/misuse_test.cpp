@@ -47,6 +47,28 @@ TEST_CASE("stale, foreign, wrong and NULL handles are told apart") {
   CHECK(message_has("event 0 is destroyed"));
 }
 
+TEST_CASE("a piece of memory is one live block's, or it is said why not") {
+  auto npu = make_npu();
+  auto other = make_npu();
+  DvtDevice* device = dvt_npu_device(npu.get());
+  const auto check = [&](const void* address, uint64_t bytes) {
+    return device->vtable->check_range(device, address, bytes);
+  };
+  void* memory = nullptr;
+  REQUIRE(dvt_npu_malloc(npu.get(), 1000, "weights", &memory) == DVT_OK);
+  auto* bytes = static_cast<char*>(memory);
+  CHECK(check(bytes, 1000) == DVT_OK);
+  CHECK(check(bytes + 999, 1) == DVT_OK);
+  CHECK(check(bytes + 1, 1000) == DVT_INVALID_ARGUMENT);
+  CHECK(message_has("reach beyond the block of weights"));
+  CHECK(check(&memory, 8) == DVT_INVALID_ARGUMENT);
+  CHECK(message_has("not device memory"));
+  DvtDevice* foreign = dvt_npu_device(other.get());
+  CHECK(foreign->vtable->check_range(foreign, bytes, 1000) == DVT_INVALID_ARGUMENT);
+  CHECK(dvt_npu_free(npu.get(), memory) == DVT_OK);
+  CHECK(check(bytes, 1000) == DVT_INVALID_ARGUMENT);
+}
+
 TEST_CASE("running out of a resource names it and its limit") {
   auto npu = make_npu(
       {.overrides = {"stream.max=2", "event.max=3", "notify.max=1", "hbm.capacity=0.001"}});
