@@ -193,10 +193,12 @@ void measure_time(Report& report, const AllocationTrace& trace, const Target& ta
   Replay<Nothing> run_nothing(nothing, trace);
   Replay<Glibc> run_glibc(glibc, trace);
   Replay<Mimalloc> run_mimalloc(mimalloc, trace);
+  // Thousands of replays a sample: after another contender, the branch predictor has to learn a
+  // trace again.
   const auto contest =
       davit::bench::measure({[&] { run_ours.run(); }, [&] { run_by_address.run(); },
                              [&] { run_nothing.run(); }, [&] { run_offset.run(); }},
-                            {.samples = 31, .sample_ns = 1e6});
+                            {.samples = 31, .sample_ns = 5e6});
   const auto scale = davit::bench::measure({[&] { run_glibc.run(); }, [&] { run_mimalloc.run(); }},
                                            {.samples = 3, .sample_ns = 1e6});
   const auto steps = static_cast<double>(trace.steps.size());
@@ -365,7 +367,8 @@ void measure_trim(Report& report, const AllocationTrace& trace) {
              2.0);
 }
 
-// Ten million operations of models whose shapes change from run to run.
+// Ten million operations of models whose shapes change from run to run. Judged by what is live and
+// cached, since pages that were given back may count as resident for a while (user report C10).
 void measure_soak(Report& report, const std::vector<AllocationTrace>& models) {
   constexpr size_t kSteps = 10'000'000;
   Ours ours;

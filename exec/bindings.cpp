@@ -335,6 +335,7 @@ Status DvtExecutor::check_bindings() {
   if (Status status = check_overlaps(); !status.ok()) return status;
   if (Status status = check_arena_apart(); !status.ok()) return status;
   if (Status status = choose_gear(); !status.ok()) return status;
+  if (Status status = check_variables_apart(); !status.ok()) return status;
   ready_ = true;
   return {};
 }

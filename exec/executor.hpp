@@ -70,7 +70,8 @@ struct Observer {
 struct Variable {
   uint32_t input = 0;  // Slots of bindings.
   uint32_t output = 0;
-  std::byte* halves[2] = {};
+  std::byte* halves[2] = {};  // One behind the other.
+  uint64_t half_bytes = 0;
   uint32_t current = 0;  // The half that has the value.
   Block own;             // What the halves are in, unless the caller has provided it.
 };
@@ -184,6 +185,7 @@ struct DvtExecutor {
   davit::Status check_variable(uint32_t input, uint32_t output, uint64_t half_bytes,
                                const void* base, size_t bytes) const;
   [[nodiscard]] const davit::exec::Variable* variable_of(uint32_t slot) const;
+  [[nodiscard]] davit::Status check_variables_apart() const;
   void end_variable(uint32_t slot);
   void turn_variables();
 

@@ -206,6 +206,7 @@ Status DvtExecutor::bind_variable(uint32_t input, uint32_t output, void* base, s
   }
   variable.halves[0] = static_cast<std::byte*>(base);
   variable.halves[1] = variable.halves[0] + *half;
+  variable.half_bytes = *half;
   variables_.reserve(variables_.size() + 1);
   attach(variable.input, variable.halves[0]);
   attach(variable.output, variable.halves[1]);
@@ -229,6 +230,29 @@ const Variable* DvtExecutor::variable_of(uint32_t slot) const {
     if (variable.input == slot || variable.output == slot) return &variable;
   }
   return nullptr;
+}
+
+// Each half is an output in turn, so that nothing else may be in either.
+Status DvtExecutor::check_variables_apart() const {
+  for (const Variable& variable : variables_) {
+    const auto begin = reinterpret_cast<uintptr_t>(variable.halves[0]);
+    const uintptr_t end = begin + 2 * variable.half_bytes;
+    for (uint32_t slot = 0; slot < port_count(); ++slot) {
+      if (slot == variable.input || slot == variable.output) continue;
+      const auto data = reinterpret_cast<uintptr_t>(bindings_[slot].data);
+      if (bindings_[slot].bytes == 0 || data >= end || data + bindings_[slot].bytes <= begin) {
+        continue;
+      }
+      return Status(ErrorDetail{.code = DVT_INVALID_ARGUMENT,
+                                .stage = DVT_STAGE_BIND,
+                                .message = "a bound buffer overlaps a variable",
+                                .tensor = view_.strings[port_at(slot).name],
+                                .expected = "memory of its own",
+                                .got = std::string("memory of the variable of ") +
+                                       view_.strings[port_at(variable.input).name]});
+    }
+  }
+  return {};
 }
 
 // One of its ports is about to be bound to something else.

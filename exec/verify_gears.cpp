@@ -70,7 +70,7 @@ class Gears {
     return check_values(outputs, view_.outputs, ValueKind::kOutput);
   }
 
-  Status check_values(std::span<const uint32_t> values, const std::vector<PortView>& ports,
+  Status check_values(std::span<const uint32_t> values, std::span<const PortView> ports,
                       ValueKind kind) const {
     for (size_t i = 0; i < values.size(); ++i) {
       const uint32_t value = values[i];

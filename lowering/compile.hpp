@@ -90,9 +90,7 @@ struct CompileReport {
   std::string cache_problem;                // Why compiled code is not kept; empty where it is.
   std::vector<std::string> external_files;  // Paths of weights beside the model file.
   uint32_t source_nodes = 0, folded_nodes = 0, dead_nodes = 0, aliased_nodes = 0, image_nodes = 0;
-  uint32_t split_nodes = 0;   // Cut into pieces.
-  uint32_t joined_nodes = 0;  // See lowering::Lowered.
-  bool is_dynamic = false;    // Some shape is set at run time, or there is control flow.
+  uint32_t split_nodes = 0;        // Cut into pieces.
   uint32_t joined_nodes = 0;       // See lowering::Lowered.
   std::vector<std::string> gears;  // Their shapes, as lowering::gear_text(); empty without.
   bool is_dynamic = false;         // Some shape is set at run time, or there is control flow.

@@ -164,6 +164,7 @@ class Schedule {
 
 }  // namespace
 
+// User report C4, for Frees that are recorded on a stream.
 TEST_CASE("10,000 random schedules over 4 streams: never a byte wrong") {
   uint64_t borrowed = 0;
   for (uint32_t seed = 1; seed <= 10'000; ++seed) {

@@ -335,7 +335,9 @@ TEST_CASE("a run that fails changes no variable") {
   Counter counter;
   REQUIRE(!counter.executor.bind_variable(0, 0));
   REQUIRE(!counter.run());
-  davit::test::sum_hook = [](uint32_t node) -> DvtCode { return node == 1 ? DVT_KERNEL_FAILED : DVT_OK; };
+  davit::test::sum_hook = [](uint32_t node) -> DvtCode {
+    return node == 1 ? DVT_KERNEL_FAILED : DVT_OK;
+  };
   for (int run = 0; run < 3; ++run) CHECK(counter.run().code() == DVT_KERNEL_FAILED);
   davit::test::sum_hook = nullptr;
   CHECK(counter.value() == Floats{1, 1, 1, 1});
@@ -387,6 +389,14 @@ TEST_CASE("variables that will not do are refused, and what was bound stays") {
   REQUIRE(!executor.bind_output(1, std::span<float>(counter.z)));
   REQUIRE(!counter.run());
   CHECK(counter.value() == Floats{2, 2, 2, 2});
+  // Also in the half that is an output only after the next run.
+  REQUIRE(executor.variable(0));
+  const auto* current = static_cast<const float*>(*executor.variable(0));
+  REQUIRE(!executor.bind_input(1, std::span(current, 4)));
+  check_refused(counter.run(), "a bound buffer overlaps a variable; tensor w");
+  REQUIRE(!executor.bind_input(1, std::span<const float>(counter.w)));
+  REQUIRE(!counter.run());
+  CHECK(counter.value() == Floats{3, 3, 3, 3});
   CHECK(!executor.unload());
   check_refused(executor.bind_variable(0, 0), "unloaded", DVT_FAILED_STATE);
 }
