@@ -17,7 +17,7 @@ namespace davit::cli {
 
 struct SimulatedGraph {
   const exec::GraphView* graph = nullptr;
-  std::string reason;  // Why executors run it on one worker; empty when they need not.
+  std::string reason;           // Why executors run it on one worker; empty when they need not.
   bool may_be_planned = false;  // A plan can be laid down for it.
   exec::Dependencies dependencies;
   std::vector<double> cost_ns;
