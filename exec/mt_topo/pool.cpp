@@ -20,13 +20,22 @@
 namespace davit::mt_topo {
 namespace {
 
-// More workers than CPUs, for tests mostly. oneTBB obeys the lowest of all controls, so there is
-// one of ours, which is replaced and never destroyed: oneTBB may be gone before the last pool is.
-void allow_parallelism(size_t workers) {
+// oneTBB shares as many threads as it may have among the arenas of the process, those included that
+// pools have left and nobody has cleared away yet: there have to be enough for all, or the last
+// helper of a pool comes late. None is made before it is asked for.
+constexpr size_t kThreadsToSpare = 16;
+
+// More threads than CPUs. oneTBB obeys the lowest of all controls, so there is one of ours, which
+// is replaced and never destroyed: oneTBB may be gone before the last pool is. `helpers`: of a new
+// pool, or less than 0 of one that goes.
+void allow_helpers(int64_t helpers) {
   using tbb::global_control;
   static std::mutex mutex;
   static global_control* control = nullptr;
+  static int64_t total = 0;
   const std::lock_guard lock(mutex);
+  total += helpers;
+  const size_t workers = size_t(total) + 1 + kThreadsToSpare;
   if (global_control::active_value(global_control::max_allowed_parallelism) >= workers) return;
   delete control;
   control = new global_control(global_control::max_allowed_parallelism, workers);
@@ -36,14 +45,15 @@ void allow_parallelism(size_t workers) {
 class Helpers final : public CrewSlots<RealThreads>, public std::enable_shared_from_this<Helpers> {
  public:
   Helpers(uint32_t helpers, int64_t spin_ns)
-      : CrewSlots(helpers, spin_ns), arena_(static_cast<int>(helpers), 0) {
-    allow_parallelism(size_t{helpers} + 1);
+      : CrewSlots(helpers, spin_ns), helpers_(helpers), arena_(static_cast<int>(helpers), 0) {
+    allow_helpers(helpers);
     arena_.initialize();
   }
 
   // Ends the tasks. Those that oneTBB does not get to in time end later, on their own.
   void retire() noexcept {
     stop();
+    allow_helpers(-helpers_);
     const int64_t limit = RealThreads::now_ns() + kRetireNs;
     for (;;) {
       const uint32_t tasks = tasks_.load(std::memory_order_acquire);
@@ -83,6 +93,7 @@ class Helpers final : public CrewSlots<RealThreads>, public std::enable_shared_f
     RealThreads::unpark(&tasks_);
   }
 
+  const int64_t helpers_;
   tbb::task_arena arena_;
   std::atomic<uint32_t> tasks_{0};
 };
