@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -22,6 +23,18 @@ constexpr std::array<std::string_view, 3> kIsas = {"avx512", "avx2", "baseline"}
 
 Status invalid(const std::string& message) {
   return {DVT_INVALID_IMAGE, DVT_STAGE_LOAD, "the code segment " + message};
+}
+
+// dlopen() takes a path that it has seen before for the library that it has loaded from there, and
+// numbers of descriptors come again: each path is spelled in another way, by a "." for each bit of
+// a count.
+std::string path_of(int descriptor) {
+  static std::atomic<uint64_t> count{0};
+  std::string path = "/proc/self/fd";
+  for (uint64_t bits = count.fetch_add(1, std::memory_order_relaxed); bits != 0; bits >>= 1) {
+    path += (bits & 1) != 0 ? "/." : "/";
+  }
+  return path + "/" + std::to_string(descriptor);
 }
 
 // A file that has no name and lies in memory.
@@ -127,7 +140,7 @@ Result<CodeSegment> CodeSegment::load(std::span<const std::byte> bytes) {
   auto file = memory_file(bytes);
   if (!file.ok()) return std::move(file.status());
   CodeSegment segment;
-  const std::string path = "/proc/self/fd/" + std::to_string(file->get());
+  const std::string path = path_of(file->get());
   segment.library_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (segment.library_ == nullptr) {
     const char* reason = ::dlerror();

@@ -68,6 +68,28 @@ TEST_CASE("an image with code runs, and may be refused") {
   CHECK(open_message(bytes, refusing).find("machine code") != std::string::npos);
 }
 
+TEST_CASE("images with code that are open at the same time have kernels of their own") {
+  std::vector<DvtImage*> images;
+  for (int64_t rows = 2; rows < 12; ++rows) {
+    TinyModule tiny;
+    const auto x = tiny.input("x", {rows, 3});
+    const auto w = tiny.constant("w", davit::testing::f32_tensor({3, 2}, {1, 2, 3, 4, 5, 6}));
+    CompileOptions options;
+    options.codegen.isas = {"baseline"};
+    const auto made = compile_module(tiny.build({tiny.node("MatMul", {x, w}, "y")}), options);
+    REQUIRE_MESSAGE(made.ok(), made.status().to_string());
+    static std::vector<AlignedBytes> kept;
+    kept.emplace_back(made->bytes);
+    DvtError error{};
+    DvtImage* image = nullptr;
+    REQUIRE_MESSAGE(dvt_image_open_memory(kept.back().data(), kept.back().size(), nullptr, &image,
+                                          &error) == DVT_OK,
+                    error.message);
+    images.push_back(image);
+  }
+  for (DvtImage* image : images) dvt_image_close(image);
+}
+
 TEST_CASE("damaged code is never loaded, digests or not") {
   const auto good = image_with_code("baseline");
   const auto image = davit::exec::open_image_memory(
