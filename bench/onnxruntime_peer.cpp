@@ -30,13 +30,13 @@ struct OnnxRuntime::State {
   OrtEnv* environment = nullptr;
   OrtSessionOptions* options = nullptr;
   OrtSession* session = nullptr;
-  std::vector<std::vector<float>> buffers;
   std::vector<OrtValue*> inputs, outputs;
-  std::vector<char*> input_names, output_names;
+  std::vector<std::string> input_names;
+  std::vector<const char*> input_name_pointers;
+  std::vector<char*> output_names;
 };
 
-OnnxRuntime::OnnxRuntime(const std::string& path, int threads,
-                         const std::vector<std::vector<int64_t>>& input_shapes)
+OnnxRuntime::OnnxRuntime(const std::string& path, int threads, const std::vector<PeerInput>& inputs)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   require(api().CreateEnv(ORT_LOGGING_LEVEL_ERROR, "bench", &s.environment));
@@ -49,18 +49,23 @@ OnnxRuntime::OnnxRuntime(const std::string& path, int threads,
   require(api().GetAllocatorWithDefaultOptions(&allocator));
   OrtMemoryInfo* memory = nullptr;
   require(api().CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory));
-  s.buffers.resize(input_shapes.size());
-  s.inputs.resize(input_shapes.size());
-  s.input_names.resize(input_shapes.size());
-  for (size_t i = 0; i < input_shapes.size(); ++i) {
-    size_t count = 1;
-    for (const int64_t dim : input_shapes[i]) count *= size_t(dim);
-    s.buffers[i].resize(count);
-    require(api().SessionGetInputName(s.session, i, allocator, &s.input_names[i]));
+  s.inputs.resize(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const PeerInput& input = inputs[i];
+    s.input_names.push_back(input.name);
+    if (input.name.empty()) {
+      char* name = nullptr;
+      require(api().SessionGetInputName(s.session, i, allocator, &name));
+      s.input_names.back() = name;
+    }
+    // ONNX Runtime does not write to inputs; its interface only lacks the const.
     require(api().CreateTensorWithDataAsOrtValue(
-        memory, s.buffers[i].data(), count * sizeof(float), input_shapes[i].data(),
-        input_shapes[i].size(), ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &s.inputs[i]));
+        memory, const_cast<std::byte*>(input.values.data()), input.values.size(),
+        input.shape.data(), input.shape.size(),
+        input.is_i64 ? ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64 : ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
+        &s.inputs[i]));
   }
+  for (const std::string& name : s.input_names) s.input_name_pointers.push_back(name.c_str());
   size_t outputs = 0;
   require(api().SessionGetOutputCount(s.session, &outputs));
   s.outputs.resize(outputs);
@@ -72,18 +77,15 @@ OnnxRuntime::OnnxRuntime(const std::string& path, int threads,
 
 OnnxRuntime::~OnnxRuntime() = default;
 
-std::vector<float>& OnnxRuntime::input(size_t index) {
-  return state_->buffers[index];
-}
-
 void OnnxRuntime::run() {
   State& s = *state_;
   for (OrtValue*& output : s.outputs) {
     if (output != nullptr) api().ReleaseValue(output);
     output = nullptr;
   }
-  require(api().Run(s.session, nullptr, s.input_names.data(), s.inputs.data(), s.inputs.size(),
-                    s.output_names.data(), s.output_names.size(), s.outputs.data()));
+  require(api().Run(s.session, nullptr, s.input_name_pointers.data(), s.inputs.data(),
+                    s.inputs.size(), s.output_names.data(), s.output_names.size(),
+                    s.outputs.data()));
 }
 
 std::vector<float> OnnxRuntime::output(size_t index) const {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -176,6 +177,9 @@ struct Timing {
   int samples = 201;
   double sample_ns = 3e5;   // Calls are repeated up to this: short samples are rarely interrupted.
   double warm_up_ns = 3e7;  // And at least three calls.
+  // Before each sample, with a call after it that does not count: threads of the contender before,
+  // which spin for a while after its last call, go to sleep.
+  double rest_ns = 0;
 };
 
 struct Contest {
@@ -184,11 +188,18 @@ struct Contest {
   std::vector<double> ratio;      // Of each to the last contender, as described above.
 };
 
+inline void rest(double ns) {
+  const timespec time{.tv_sec = static_cast<time_t>(ns / 1e9),
+                      .tv_nsec = static_cast<long>(std::fmod(ns, 1e9))};
+  ::nanosleep(&time, nullptr);
+}
+
 inline Contest measure(const std::vector<std::function<void()>>& contenders,
                        const Timing& timing = {}) {
   std::vector<int> repeats(contenders.size(), 1);
   std::vector<std::vector<double>> samples(contenders.size());
   for (size_t i = 0; i < contenders.size(); ++i) {
+    if (timing.rest_ns > 0) rest(timing.rest_ns);
     const double start = now_ns(timing.clock);
     int calls = 0;
     while (calls < 3 || now_ns(timing.clock) - start < timing.warm_up_ns) {
@@ -202,6 +213,10 @@ inline Contest measure(const std::vector<std::function<void()>>& contenders,
     for (size_t turn = 0; turn < contenders.size(); ++turn) {
       // Back and forth, so that nobody always follows the same neighbour.
       const size_t i = round % 2 == 0 ? turn : contenders.size() - 1 - turn;
+      if (timing.rest_ns > 0) {
+        rest(timing.rest_ns);
+        contenders[i]();
+      }
       const double start = now_ns(timing.clock);
       for (int call = 0; call < repeats[i]; ++call) contenders[i]();
       samples[i].push_back((now_ns(timing.clock) - start) / repeats[i]);

@@ -7,14 +7,6 @@
 namespace davit::codegen {
 namespace {
 
-// A float as C text that reads back as the same bits.
-std::string literal(double value) {
-  const auto single = static_cast<float>(value);
-  if (std::isnan(single)) return "__builtin_nanf(\"\")";
-  if (std::isinf(single)) return single < 0 ? "-__builtin_inff()" : "__builtin_inff()";
-  return fmt::format("{:a}f", single);
-}
-
 std::string operand_text(const Step& step) {
   if (step.operand <= DVT_STEP_BEFORE) {
     return fmt::format("before{}", DVT_STEP_BEFORE - step.operand);
@@ -53,11 +45,13 @@ std::string step_text(const Step& step) {
     case DVT_STEP_RELU:
       return "r < 0.0f ? 0.0f : r";
     case DVT_STEP_CLIP:
-      return fmt::format("step_clip(r, {}, {})", literal(step.alpha), literal(step.beta));
+      return fmt::format("step_clip(r, {}, {})", float_literal(step.alpha),
+                         float_literal(step.beta));
     case DVT_STEP_HARD_SIGMOID:
-      return fmt::format("step_hard_sigmoid(r, {}, {})", literal(step.alpha), literal(step.beta));
+      return fmt::format("step_hard_sigmoid(r, {}, {})", float_literal(step.alpha),
+                         float_literal(step.beta));
     case DVT_STEP_LEAKY_RELU:
-      return fmt::format("r < 0.0f ? r * {} : r", literal(step.alpha));
+      return fmt::format("r < 0.0f ? r * {} : r", float_literal(step.alpha));
     case DVT_STEP_HARD_SWISH:
       return "step_hard_swish(r)";
     case DVT_STEP_SIGMOID:
@@ -78,6 +72,13 @@ std::string step_text(const Step& step) {
 }
 
 }  // namespace
+
+std::string float_literal(double value) {
+  const auto single = static_cast<float>(value);
+  if (std::isnan(single)) return "__builtin_nanf(\"\")";
+  if (std::isinf(single)) return single < 0 ? "-__builtin_inff()" : "__builtin_inff()";
+  return fmt::format("{:a}f", single);
+}
 
 std::string emit_steps(std::span<const Step> steps, const std::string& symbol) {
   std::string text = fmt::format(
@@ -186,6 +187,9 @@ Layout layout_of(const Product& product, std::span<const Isa> isas) {
     return prefers_channels(*conv, isas) ? layout_of_channels(*conv, isas)
                                          : layout_of_positions(*conv, isas);
   }
+  if (const auto* attention = std::get_if<Attention>(&product.what)) {
+    return layout_of_attention(*attention, isas);
+  }
   const auto* matrix = std::get_if<Matrix>(&product.what);
   if (matrix == nullptr) return {};
   const int64_t panels = (matrix->columns + kPanelColumns - 1) / kPanelColumns;
@@ -213,6 +217,9 @@ std::string emit_product(const Product& product, const Layout& layout, const Isa
                          const std::string& symbol) {
   if (const auto* matrix = std::get_if<Matrix>(&product.what)) {
     return emit_matrix(*matrix, isa, symbol);
+  }
+  if (const auto* attention = std::get_if<Attention>(&product.what)) {
+    return emit_attention(*attention, isa, symbol);
   }
   const auto* conv = std::get_if<Convolution>(&product.what);
   if (conv == nullptr) return emit_planewise(product, isa, symbol);

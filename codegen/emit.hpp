@@ -46,6 +46,8 @@ std::string emit_steps(std::span<const Step> steps, const std::string& symbol);
 // to `tile`.
 std::string emit_accumulators(const Tile& tile);
 std::string emit_store_tile(const Tile& tile);
+// A float as C text that reads back as the same bits.
+std::string float_literal(double value);
 // The multiply-adds of one step: vectors at `columns[v]`, the broadcast of row r is `rows[r]`.
 std::string emit_multiply_adds(std::span<const std::string> rows,
                                std::span<const std::string> columns);
@@ -69,6 +71,8 @@ Layout layout_of_winograd(const Convolution& conv, std::span<const Isa> isas);
 std::string emit_winograd(const Convolution& conv, const Layout& layout, const Isa& isa,
                           const std::string& symbol);
 std::vector<float> pack_winograd(const Convolution& conv, std::span<const float> weights);
+Layout layout_of_attention(const Attention& attention, std::span<const Isa> isas);
+std::string emit_attention(const Attention& attention, const Isa& isa, const std::string& symbol);
 std::string emit_planewise(const Product& product, const Isa& isa, const std::string& symbol);
 std::string emit_matrix(const Matrix& matrix, const Isa& isa, const std::string& symbol);
 std::vector<float> pack_matrix(const Product& product, const Matrix& matrix,

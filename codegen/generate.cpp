@@ -34,6 +34,10 @@ std::vector<int64_t> cost_of(const Product& product) {
     return {conv->batch * conv->groups, dvt_volume(conv->window.out), conv->out_channels,
             conv->in_channels * dvt_volume(conv->window.kernel)};
   }
+  if (const auto* attention = std::get_if<Attention>(&product.what)) {
+    return {int64_t(attention->q_at.size()), attention->rows, attention->columns,
+            attention->inner + attention->width};
+  }
   const auto* matrix = std::get_if<Matrix>(&product.what);
   if (matrix == nullptr) return {0, 0, 0, 0};
   return {1, matrix->rows, matrix->columns, matrix->inner};
@@ -46,8 +50,7 @@ class Generator {
 
   Status run(std::vector<std::pair<std::string, std::string>>& refusals) {
     for (const ir::NodeId node : passes::live_nodes(module())) {
-      if (module().node_graph(node) != ir::kMainGraph || rewriter_.has_control_edges(node))
-        continue;
+      if (rewriter_.has_control_edges(node)) continue;
       if (const DvtPluginSource* source = source_of(node)) {
         if (Status status = replace_by_source(node, *source, refusals); !status.ok()) return status;
         continue;
@@ -142,7 +145,7 @@ class Generator {
         .attributes = {{"kernel", kernel.name}, {"shape", *passes::static_shape(module(), y)}},
         .opset = ops::kFusedOpset};
     init.outputs = {y};
-    rewriter_.add_node(ir::kMainGraph, std::move(init));
+    rewriter_.add_node(module().node_graph(node), std::move(init));
     rewriter_.strike_unneeded(node);
     kernels_.try_emplace(kernel.name, std::move(kernel));
     ++nodes_;
@@ -188,7 +191,7 @@ class Generator {
                                              {"cost", cost_of(kernel.product)}},
                               .opset = ops::kFusedOpset};
     init.outputs = {y};
-    rewriter_.add_node(ir::kMainGraph, std::move(init));
+    rewriter_.add_node(module().node_graph(node), std::move(init));
     rewriter_.strike_unneeded(node);
     kernels_.try_emplace(kernel.name, std::move(kernel));
     ++nodes_;

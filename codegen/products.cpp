@@ -38,6 +38,9 @@ class Recogniser {
     const std::string_view domain = module_.domain(view_.id());
     const bool fused = domain == ops::kFusedDomain && op.starts_with("Fused");
     const std::string_view name = fused ? op.substr(std::strlen("Fused")) : op;
+    if (domain == ops::kFusedDomain && op == "Attention") {
+      return recognise_attention(module_, view_);
+    }
     if (!fused && !domain.empty()) return Recognised{};
     if (!fused) {
       auto planewise = recognise_planewise(module_, view_);

@@ -1,6 +1,6 @@
 // products.hpp: what a generated kernel computes: a convolution or a product of matrices, and the
-// pointwise steps behind it; or a pool, reduction, softmax or resizing. Recognised in the graph,
-// with the reason where it cannot be.
+// pointwise steps behind it; or a pool, reduction, softmax, resizing or attention. Recognised in
+// the graph, with the reason where it cannot be.
 //
 // Threads  Pure functions.
 // Trust    The module has passed inference: records and shapes obey their operators' rules.
@@ -77,8 +77,19 @@ struct Resize {
   Axis lines, columns;
 };
 
+// softmax(Q K * scale + mask) V, see ops/kernels/attention.h; one matrix of each for each batch.
+struct Attention {
+  int64_t rows = 0, columns = 0;          // Of Q K.
+  int64_t inner = 0, width = 0;           // Columns of Q, of V.
+  std::vector<int64_t> q_at, k_at, v_at;  // [batch]: which matrix of the operand.
+  int64_t scaling = 0;                    // DVT_ATTENTION_*.
+  double scale = 1;
+  std::vector<int64_t> mask_at;             // [batch]; empty: there is no mask.
+  int64_t mask_rows = 0, mask_columns = 0;  // Those of Q K, or 1.
+};
+
 struct Product {
-  std::variant<Convolution, Matrix, Pool, Reduction, Softmax, Resize> what;
+  std::variant<Convolution, Matrix, Pool, Reduction, Softmax, Resize, Attention> what;
   // Of the kernel, behind the packed weights: the bias and what steps read.
   std::vector<ir::ValueId> operands;
   ir::ValueId input{}, weights = ir::kNoValue;  // Weights of Convolution and Matrix.
@@ -97,5 +108,7 @@ Result<Recognised> recognise(const ir::Module& module, ir::NodeId node);
 // Likewise of what has no weights.
 Result<std::optional<Product>> recognise_planewise(const ir::Module& module,
                                                    const ops::NodeView& node);
+// Likewise of a davit::Attention.
+Result<Recognised> recognise_attention(const ir::Module& module, const ops::NodeView& node);
 
 }  // namespace davit::codegen

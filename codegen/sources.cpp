@@ -105,7 +105,7 @@ std::string kernel_text(const Kernel& kernel, const Isa& isa, const std::string&
 
 std::string_view kind_of(const Product& product) {
   constexpr std::array<std::string_view, std::variant_size_v<decltype(product.what)>> kKinds = {
-      "Conv", "MatMul", "Pool", "Reduce", "Softmax", "Resize"};
+      "Conv", "MatMul", "Pool", "Reduce", "Softmax", "Resize", "Attention"};
   return kKinds[product.what.index()];
 }
 

@@ -41,7 +41,8 @@ DvtTaskCost cost_generated(const NodeView& node) {
   const std::vector<int64_t> extents = node.attribute_ints("cost", {0, 0, 0, 0});
   const std::string_view op = node.module().op(node.id());
   const bool is_conv = op == "GeneratedConv";
-  if (extents.size() != 4 || (!is_conv && op != "GeneratedMatMul")) return cost;
+  const bool is_product = is_conv || op == "GeneratedMatMul" || op == "GeneratedAttention";
+  if (extents.size() != 4 || !is_product) return cost;
   cost.kind = is_conv ? DVT_TASK_CONV : DVT_TASK_MATMUL;
   cost.batch = uint64_t(extents[0]);
   cost.m = uint64_t(extents[1]);
@@ -57,10 +58,10 @@ constexpr OperatorDefinition generated(std::string_view name, uint32_t input_min
 }
 
 constexpr std::array kOperators = {
-    generated("GeneratedConv", 2),    generated("GeneratedMatMul", 2),
-    generated("GeneratedPool", 1),    generated("GeneratedReduce", 1),
-    generated("GeneratedSoftmax", 1), generated("GeneratedResize", 1),
-    generated("GeneratedSource", 1)};
+    generated("GeneratedConv", 2),      generated("GeneratedMatMul", 2),
+    generated("GeneratedPool", 1),      generated("GeneratedReduce", 1),
+    generated("GeneratedSoftmax", 1),   generated("GeneratedResize", 1),
+    generated("GeneratedAttention", 3), generated("GeneratedSource", 1)};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "lowering/compile.hpp"
+#include "tests/lowering/nested_graphs.hpp"
 #include "tests/lowering/tiny_modules.hpp"
 #include "tests/support/run_image.hpp"
 
@@ -14,58 +15,9 @@ using davit::ir::kMainGraph;
 using davit::ir::Module;
 using davit::ir::NodeId;
 using davit::ir::ValueId;
+using Builder = davit::testing::NestedGraphs;
 
 namespace {
-
-// Builds graphs of any depth. Every value is named after its node.
-class Builder {
- public:
-  Builder() {
-    module.opset_imports[""] = 13;
-    module.source_name = "flow.onnx";
-    module.source_digest = std::string(32, '0');
-  }
-  ValueId input(GraphId graph, const std::string& name, DvtDType dtype,
-                const std::vector<int64_t>& dims) {
-    const ValueId value = module.add_value(graph, name);
-    module.set_dtype(value, dtype);
-    davit::ir::Shape shape;
-    for (const int64_t dim : dims) {
-      shape.push_back(dim < 0 ? davit::ir::Dim() : davit::ir::Dim(dim));
-    }
-    module.set_shape(value, std::move(shape));
-    module.add_graph_input(graph, value);
-    return value;
-  }
-  ValueId node(GraphId graph, const std::string& op, std::vector<ValueId> inputs,
-               const std::string& name) {
-    const ValueId value = module.add_value(graph, name);
-    add(graph, op, std::move(inputs), {value}, name);
-    return value;
-  }
-  NodeId add(GraphId graph, const std::string& op, std::vector<ValueId> inputs,
-             std::vector<ValueId> outputs, const std::string& name) {
-    return module.add_node(graph, {.domain = "",
-                                   .op = op,
-                                   .name = name,
-                                   .inputs = std::move(inputs),
-                                   .outputs = std::move(outputs),
-                                   .attributes = {}});
-  }
-  // A subgraph of `owner`, which `fill` builds; it returns the outputs.
-  void body(NodeId owner, const std::string& attribute,
-            const std::function<std::vector<ValueId>(GraphId)>& fill) {
-    const GraphId graph = module.add_graph(attribute, module.node_graph(owner), owner);
-    module.set_attribute(owner, attribute, graph);
-    module.set_graph_outputs(graph, fill(graph));
-  }
-  ValueId value(GraphId graph, const std::string& name) { return module.add_value(graph, name); }
-  ValueId constant(GraphId graph, const std::string& name, davit::ir::TensorData data) {
-    return module.add_constant(graph, name, std::move(data));
-  }
-
-  Module module;
-};
 
 NpyArray f32(std::vector<int64_t> dims, const std::vector<float>& values) {
   const auto data = davit::testing::f32_tensor(std::move(dims), values);
