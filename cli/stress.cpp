@@ -59,8 +59,11 @@ class StressCommand final : public Command {
     wanted.on_stall = [&](const Status& stall) { session.finish_now(stall); };
     auto report = stress::run(wanted);
     if (!report.ok()) return std::move(report.status());
-    session.print("{} with {} of {}: nothing is wrong\n", format_count(report->rounds, "round"),
-                  format_count(report->runs, "run"), format_count(report->nodes, "node"));
+    session.print(
+        "{} with {} of {}: results as in order, no stall, no memory used again too early, "
+        "all of it returned\n",
+        format_count(report->rounds, "round"), format_count(report->runs, "run"),
+        format_count(report->nodes, "node"));
     if (report->suspensions > 0) {
       session.print("  {} suspended and went on\n",
                     format_count(report->suspensions, "allocation"));

@@ -7,15 +7,12 @@
 #include <utility>
 
 #include "exec/mt_topo/platform.hpp"
+#include "stress/flow.hpp"
 
 namespace davit::stress {
 namespace {
 
 constexpr int32_t kFailureCode = DVT_KERNEL_FAILED;
-
-uint64_t mix(uint64_t a, uint64_t b) {
-  return (a ^ (b + 0x9E3779B97F4A7C15 + (a << 6) + (a >> 2))) * 0xBF58476D1CE4E5B9;
-}
 
 constexpr uint32_t kKernelFlags[] = {DVT_KERNEL_LANE_NORMAL, DVT_KERNEL_LANE_MEMORY,
                                      DVT_KERNEL_LANE_MEMORY | DVT_KERNEL_FREE,
@@ -66,20 +63,22 @@ Shape random_shape(Random& random, uint32_t nodes_max) {
   return shape;
 }
 
-Program::Program(Random& random, uint32_t nodes_max, bool suspends, bool leave_out_edge)
-    : shape_(random_shape(random, nodes_max)),
+Program::Program(Random& random, const Options& options)
+    : shape_(random_shape(random, options.nodes_max)),
       nodes_(shape_.from.size()),
-      suspends_(suspends && shape_.from.size() <= kNeedsMax) {
+      suspends_(options.suspends && shape_.from.size() <= kNeedsMax) {
   const uint32_t count = this->count();
+  choose_flow_nodes(random, options.flows);
   has_lanes_ = random() % 2 == 0;
   const uint32_t spin = random() % 2 == 0 ? 0 : pick(random, 400);
   std::vector<std::vector<uint32_t>> to(count);
-  uint32_t left_out = leave_out_edge ? pick(random, count) : count;
+  uint32_t left_out = options.leave_out_edge ? pick(random, count) : count;
   for (uint32_t index = 0; index < count; ++index) {
     Node& node = nodes_[index];
     node.program = this;
     node.index = index;
-    node.kind = has_lanes_ ? static_cast<Kind>(random() % 5) : Kind::kPlain;
+    const bool flows = std::ranges::binary_search(flow_nodes_, index);
+    node.kind = has_lanes_ && !flows ? static_cast<Kind>(random() % 5) : Kind::kPlain;
     node.spin = spin == 0 ? 0 : pick(random, spin);
     kernel_.push_back(static_cast<uint32_t>(node.kind));
     lane_.push_back(static_cast<uint8_t>(kKernelFlags[kernel_.back()] & DVT_KERNEL_LANE_MASK));
@@ -101,6 +100,48 @@ Program::Program(Random& random, uint32_t nodes_max, bool suspends, bool leave_o
     successor_offsets_.push_back(static_cast<uint32_t>(successors_.size()));
   }
   make_relations(random);
+}
+
+Program::~Program() = default;
+
+void Program::choose_flow_nodes(Random& random, uint32_t flows) {
+  for (; flows > 0; --flows) flow_nodes_.push_back(pick(random, count()));
+  std::sort(flow_nodes_.begin(), flow_nodes_.end());
+  flow_nodes_.erase(std::unique(flow_nodes_.begin(), flow_nodes_.end()), flow_nodes_.end());
+}
+
+void Program::set_flow(uint32_t node, std::unique_ptr<Flow> flow) {
+  nodes_[node].flow = std::move(flow);
+}
+
+void Program::count_flows(std::map<std::string, uint64_t>& scenarios, bool inside) const {
+  for (const uint32_t node : flow_nodes_) {
+    nodes_[node].flow->count_flows(scenarios);
+    if (inside) ++scenarios["flow: in a body"];
+  }
+  if (!inside && flow_nodes_.empty()) ++scenarios["flow: none"];
+}
+
+uint64_t Program::suspensions() const {
+  uint64_t suspended = relations_->statistics().suspended;
+  for (const uint32_t node : flow_nodes_) suspended += nodes_[node].flow->suspensions();
+  return suspended;
+}
+
+uint64_t Program::progress() const {
+  uint64_t ended = progress_.load(std::memory_order_relaxed);
+  for (const uint32_t node : flow_nodes_) ended += nodes_[node].flow->progress();
+  return ended;
+}
+
+uint64_t Program::random_place(Random& random) const {
+  if (flow_nodes_.empty() || random() % 2 == 0) return pick(random, count());
+  const uint32_t node = flow_nodes_[random() % flow_nodes_.size()];
+  return node + uint64_t{count()} * nodes_[node].flow->random_place(random);
+}
+
+bool Program::is_in_a_body(uint64_t place) const {
+  return nodes_[place % count()].flow != nullptr;
 }
 
 void Program::make_relations(Random& random) {
@@ -166,35 +207,76 @@ schedule::Plan Program::plan(uint32_t workers) const {
 
 Status Program::run_oracle() {
   arm(Event::kNothing, 0);
-  // Nobody waits in order.
-  const bool suspends = std::exchange(suspends_, false);
-  int32_t code = DVT_OK;
-  const size_t ran = dvt_sequential_run(steps_.data(), steps_.size(), &code);
-  suspends_ = suspends;
-  if (ran != steps_.size()) {
+  own_given_.in_order = true;
+  const mt_topo::Outcome outcome = run_in_order();
+  own_given_.in_order = false;
+  if (outcome.code != DVT_OK) {
     return {DVT_INTERNAL, DVT_STAGE_RUN, "the sequential loop fails"};
+  }
+  if (const std::string wrong = check(outcome); !wrong.empty()) {
+    return {DVT_INTERNAL, DVT_STAGE_RUN, "the sequential loop: " + wrong};
   }
   expected_.clear();
   for (const Node& node : nodes_) expected_.push_back(node.result);
   return {};
 }
 
-void Program::arm(Event event, uint32_t node, std::function<bool()> nested) {
+mt_topo::Outcome Program::run_in_order() {
+  int32_t code = DVT_OK;
+  const size_t ran = dvt_sequential_run(steps_.data(), steps_.size(), &code);
+  if (code == DVT_OK) return {};
+  return {code, static_cast<uint32_t>(ran)};
+}
+
+void Program::arm(Event event, uint64_t place, std::function<bool()> nested) {
+  own_given_.event = event;
+  own_given_.nested = std::move(nested);
+  own_given_.cancel = &cancel_;
+  cancel_.store(0, std::memory_order_relaxed);
+  own_given_.control = {};
+  if (event == Event::kCancel) own_given_.control.cancel = &cancel_;
+  if (event == Event::kDeadline) {
+    own_given_.control.deadline_ns = mt_topo::RealThreads::now_ns() + kDeadlineNs;
+  }
+  prepare(own_given_, place);
+  begin_run(0);
+}
+
+void Program::prepare(const Given& given, std::optional<uint64_t> place) {
+  given_ = &given;
+  happened_ = false;
+  event_node_ = place ? static_cast<uint32_t>(*place % count()) : kNowhere;
+  for (const uint32_t node : flow_nodes_) {
+    nodes_[node].flow->prepare(
+        given, node == event_node_ ? std::optional(*place / count()) : std::nullopt);
+  }
+}
+
+void Program::begin_run(uint64_t input) {
+  input_ = input;
   for (Node& each : nodes_) {
     each.result = 0;
     each.runs = 0;
     each.waits = each.has_waited = false;
     each.state.store(State::kWaiting, std::memory_order_relaxed);
   }
-  event_ = event;
-  event_node_ = node;
-  nested_ = std::move(nested);
-  cancel_.store(0, std::memory_order_relaxed);
   freed_.assign(nodes_.size(), 0);
   launched_.assign(nodes_.size(), 0);
   in_memory_lane_ = 0;
   last_launch_ = 0;
   relations_->begin_run();
+}
+
+uint64_t Program::result() const {
+  uint64_t all = 0;
+  for (const Node& node : nodes_) all = mix(all, node.result);
+  return all;
+}
+
+bool Program::happened() const {
+  if (event_node_ == kNowhere) return false;
+  const Node& node = nodes_[event_node_];
+  return node.flow == nullptr ? happened_ : node.flow->happened();
 }
 
 void Program::complain(const std::string& what) {
@@ -225,15 +307,12 @@ bool Program::has_to_wait(Node& node) {
 
 int32_t Program::run(Node& node) {
   node.state.store(State::kRunning, std::memory_order_relaxed);
-  if (suspends_ && node.kind == Kind::kAlloc && has_to_wait(node)) return DVT_STEP_SUSPENDED;
-  uint64_t hash = node.index;
+  const bool may_wait = suspends_ && node.kind == Kind::kAlloc && !given_->in_order;
+  if (may_wait && has_to_wait(node)) return DVT_STEP_SUSPENDED;
+  uint64_t hash = mix(node.index, input_);
   for (const uint32_t from : shape_.from[node.index]) hash = mix(hash, nodes_[from].result);
   enter_lane(node);
-  uint64_t turns = 0;
-  for (uint32_t i = 0; i < node.spin; ++i) turns = mix(turns, i);
-  if (node.spin % 64 == 63) std::this_thread::yield();
-  if (turns == 1) std::this_thread::yield();  // The turns are work.
-  const int32_t code = node.index == event_node_ ? happen(node) : int32_t{DVT_OK};
+  const int32_t code = do_work(node, hash);
   if (lane_[node.index] == DVT_KERNEL_LANE_MEMORY) in_memory_lane_ = 0;
   if (code != DVT_OK) return code;
   keep_books(node);
@@ -242,6 +321,15 @@ int32_t Program::run(Node& node) {
   node.state.store(State::kDone, std::memory_order_relaxed);
   progress_.fetch_add(1, std::memory_order_relaxed);
   return DVT_OK;
+}
+
+int32_t Program::do_work(Node& node, uint64_t& hash) {
+  if (node.flow != nullptr) return node.flow->run(hash);
+  uint64_t turns = 0;
+  for (uint32_t i = 0; i < node.spin; ++i) turns = mix(turns, i);
+  if (node.spin % 64 == 63) std::this_thread::yield();
+  if (turns == 1) std::this_thread::yield();  // The turns are work.
+  return node.index == event_node_ ? happen(node) : int32_t{DVT_OK};
 }
 
 void Program::enter_lane(Node& node) {
@@ -255,7 +343,8 @@ void Program::enter_lane(Node& node) {
 }
 
 int32_t Program::happen(const Node& node) {
-  switch (event_) {
+  happened_ = true;
+  switch (given_->event) {
     case Event::kFailure:
       return kFailureCode;
     case Event::kEndOfSequence:
@@ -264,13 +353,13 @@ int32_t Program::happen(const Node& node) {
       if (lane_[node.index] == DVT_KERNEL_LANE_MEMORY) in_memory_lane_ = 0;
       throw std::runtime_error("a node throws");
     case Event::kCancel:
-      cancel_.store(1, std::memory_order_relaxed);
+      given_->cancel->store(1, std::memory_order_relaxed);
       return DVT_OK;
     case Event::kDeadline:
       std::this_thread::sleep_for(std::chrono::nanoseconds(kDeadlineNs));
       return DVT_OK;
     case Event::kNestedRun:
-      if (nested_ && !nested_()) complain("a nested run fails");
+      if (given_->nested && !given_->nested()) complain("a nested run fails");
       return DVT_OK;
     case Event::kNothing:
       break;
@@ -299,15 +388,22 @@ void Program::keep_books(const Node& node) {
 
 std::string Program::check(const mt_topo::Outcome& outcome) const {
   if (complained_.load()) return complaint_;
-  const bool fails =
-      event_ == Event::kFailure || event_ == Event::kException || event_ == Event::kEndOfSequence;
-  const int32_t failure = event_ == Event::kEndOfSequence ? DVT_END_OF_SEQUENCE : kFailureCode;
+  for (const uint32_t node : flow_nodes_) {
+    const std::string& wrong = nodes_[node].flow->wrong();
+    if (!wrong.empty()) return wrong;
+  }
+  const Event event = given_->event;
+  const bool ends =
+      event == Event::kFailure || event == Event::kException || event == Event::kEndOfSequence;
+  // A branch that is not taken fails nobody.
+  const bool fails = ends && happened();
+  const int32_t failure = event == Event::kEndOfSequence ? DVT_END_OF_SEQUENCE : kFailureCode;
   if (fails && (outcome.code != failure || outcome.node != event_node_)) {
     return "the failure of node " + std::to_string(event_node_) + " was reported as code " +
            std::to_string(outcome.code) + " of node " + std::to_string(outcome.node);
   }
-  const bool may_stop = (event_ == Event::kCancel && outcome.code == DVT_CANCELLED) ||
-                        (event_ == Event::kDeadline && outcome.code == DVT_TIMEOUT);
+  const bool may_stop = (event == Event::kCancel && outcome.code == DVT_CANCELLED) ||
+                        (event == Event::kDeadline && outcome.code == DVT_TIMEOUT);
   if (!fails && !may_stop && outcome.code != DVT_OK) {
     return "a run without failure ends with code " + std::to_string(outcome.code);
   }
@@ -315,7 +411,7 @@ std::string Program::check(const mt_topo::Outcome& outcome) const {
     const std::string name = "node " + std::to_string(node.index);
     if (node.runs > 1) return name + " ran " + std::to_string(node.runs) + " times";
     if (node.runs == 0 && outcome.code == DVT_OK) return name + " did not run";
-    if (node.runs == 1 && node.result != expected_[node.index]) {
+    if (node.runs == 1 && !expected_.empty() && node.result != expected_[node.index]) {
       return name + " has another result than the sequential loop";
     }
   }
@@ -338,7 +434,7 @@ std::string Program::describe() const {
     });
     text += "\n  node " + std::to_string(node.index) + " (" + kLanes[lane_[node.index]] + ") ";
     if (state == State::kRunning) {
-      text += "is running";
+      text += node.flow == nullptr ? "is running" : "is running " + node.flow->describe();
     } else if (awaited == from.end()) {
       text += "could run, and nobody has started it";
     } else {

@@ -12,7 +12,8 @@
 #include "davit/davit.h"
 #include "exec/mt_topo/pool.hpp"
 #include "exec/mt_topo/scheduler.hpp"
-#include "stress/device_program.hpp"
+#include "stress/flow.hpp"
+#include "stress/model_program.hpp"
 #include "stress/program.hpp"
 
 namespace davit::stress {
@@ -22,16 +23,13 @@ using mt_topo::Mode;
 using mt_topo::Scheduler;
 
 constexpr uint32_t kCallersMax = 3;
-// Rounds with a device among all, where the schedule is one for it.
-constexpr uint32_t kDeviceEvery = 8;
+// One round in so many runs a model.
+constexpr uint32_t kModelEvery = 4;
 
 // A program with its scheduler, and what one caller does with them.
-struct Case {
-  std::unique_ptr<Program> program;
-  std::unique_ptr<Scheduler> scheduler;
-  std::unique_ptr<Case> nested;  // What a node of it may run.
-  Mode mode = Mode::kAutomatic;
-  std::vector<std::pair<Event, uint32_t>> runs;  // The event of each, and at which node.
+struct Case : Scheduled {
+  std::unique_ptr<Case> nested;                  // What a node of it may run.
+  std::vector<std::pair<Event, uint64_t>> runs;  // The event of each, and at which place.
   std::string wrong;
 };
 
@@ -152,33 +150,29 @@ class Stress {
   Result<std::unique_ptr<Case>> make_case(Random& random,
                                           const std::shared_ptr<mt_topo::Pool>& pool,
                                           uint32_t nodes_max) {
-    auto made = std::make_unique<Case>();
-    made->mode = options_.schedule.value_or(static_cast<Mode>(random() % 4));
+    const Mode mode = options_.schedule.value_or(static_cast<Mode>(random() % 4));
     const bool by_chance = random() % 2 == 0;
-    const bool suspends = made->mode == Mode::kDynamic && options_.suspend.value_or(by_chance);
-    made->program = std::make_unique<Program>(random, nodes_max, suspends, options_.leave_out_edge);
-    if (Status status = made->program->run_oracle(); !status.ok()) return status;
-    const uint32_t parts = 1 + static_cast<uint32_t>(random() % options_.workers_max);
-    const schedule::Plan plan = made->program->plan(parts);
-    const mt_topo::PlanTables tables = {.part_offsets = plan.part_offsets,
-                                        .order = plan.order,
-                                        .wait_offsets = plan.wait_offsets,
-                                        .waits = plan.waits};
-    // Most share as much as they can: what a scheduler has learned to leave alone shows little.
-    auto scheduler = Scheduler::create(made->program->tables(), &tables, pool,
-                                       {.mode = made->mode, .measures = random() % 4 == 0});
-    if (!scheduler.ok()) return std::move(scheduler.status());
-    made->scheduler = std::move(*scheduler);
-    return made;
+    auto scheduled = make_scheduled(
+        random, {.pool = pool,
+                 .mode = mode,
+                 .suspends = mode == Mode::kDynamic && options_.suspend.value_or(by_chance),
+                 .nodes_max = nodes_max,
+                 .parts_max = options_.workers_max,
+                 .leave_out_edge = options_.leave_out_edge});
+    if (!scheduled.ok()) return std::move(scheduled.status());
+    if (Status status = scheduled->program->run_oracle(); !status.ok()) return status;
+    return std::unique_ptr<Case>(new Case{std::move(*scheduled), nullptr, {}, ""});
   }
 
   void choose_runs(Random& random, Case& one) {
     for (uint64_t run = 1 + random() % 4; run > 0; --run) {
       const Event event =
           random() % 3 == 0 ? Event::kNothing : static_cast<Event>(random() % kEvents);
-      const auto node = static_cast<uint32_t>(random() % one.program->count());
-      one.runs.emplace_back(event, node);
-      ++report_.scenarios[std::string("event: ") + event_name(event)];
+      const uint64_t place = one.program->random_place(random);
+      one.runs.emplace_back(event, place);
+      const bool inside = event != Event::kNothing && one.program->is_in_a_body(place);
+      ++report_
+            .scenarios[std::string("event: ") + event_name(event) + (inside ? ", in a body" : "")];
     }
     // Whatever happened, a run after it is right.
     one.runs.emplace_back(Event::kNothing, 0);
@@ -186,23 +180,19 @@ class Stress {
     ++report_.scenarios[std::string("schedule: ") + mt_topo::mode_name(one.mode)];
     ++report_.scenarios["workers: " + std::to_string(one.scheduler->workers())];
     ++report_.scenarios[one.program->has_lanes() ? "lanes: mixed" : "lanes: normal"];
+    one.program->count_flows(report_.scenarios, /*inside=*/false);
   }
 
   static void run_case(Case& one, const std::function<void()>& in_a_node) {
-    for (const auto& [event, node] : one.runs) {
-      one.program->arm(event, node, [&] {
+    for (const auto& [event, place] : one.runs) {
+      one.program->arm(event, place, [&] {
         if (in_a_node) in_a_node();
         if (one.nested == nullptr) return true;
         one.nested->program->arm(Event::kNothing, 0);
         const mt_topo::Outcome outcome = one.nested->scheduler->run();
         return one.nested->program->check(outcome).empty();
       });
-      mt_topo::RunControl control;
-      if (event == Event::kCancel) control.cancel = &one.program->cancel();
-      if (event == Event::kDeadline) {
-        control.deadline_ns = mt_topo::RealThreads::now_ns() + Program::kDeadlineNs;
-      }
-      const mt_topo::Outcome outcome = one.scheduler->run(control, nullptr);
+      const mt_topo::Outcome outcome = one.scheduler->run(one.program->control(), nullptr);
       one.wrong = one.program->check(outcome);
       if (!one.wrong.empty()) {
         one.wrong += std::string(" (event: ") + event_name(event) + ")";
@@ -214,9 +204,8 @@ class Stress {
   Status round(uint64_t seed) {
     Random random(seed);
     const auto& pool = pools_[random() % pools_.size()];
-    const bool device = !options_.schedule || options_.schedule == Mode::kDynamic;
-    if (random() % kDeviceEvery == 0 && device && !options_.in_a_node) {
-      return device_round(seed, random, pool);
+    if (random() % kModelEvery == 0 && !options_.in_a_node) {
+      return model_round(seed, random, pool);
     }
     std::vector<std::unique_ptr<Case>> cases(1 + random() % kCallersMax);
     std::vector<Watched> all;
@@ -244,14 +233,27 @@ class Stress {
     return judge(seed, cases);
   }
 
-  Status device_round(uint64_t seed, Random& random, const std::shared_ptr<mt_topo::Pool>& pool) {
+  // On the host or, where the schedule is one for it, on a device.
+  ModelMaking choose_model(Random& random, const std::shared_ptr<mt_topo::Pool>& pool) const {
+    const bool device = !options_.schedule || options_.schedule == Mode::kDynamic;
+    ModelMaking making{.pool = pool};
     const bool by_chance = random() % 2 == 0;
-    auto made = DeviceProgram::make(random, pool, options_.suspend.value_or(by_chance));
+    making.on_device = device && random() % 2 == 0;
+    making.mode = options_.schedule.value_or(static_cast<Mode>(random() % 4));
+    if (making.on_device) {
+      // With as little memory as in order, allocations have to suspend.
+      const bool little = options_.suspend.value_or(by_chance);
+      making.memory = little ? ModelMemory::kAsInOrder : ModelMemory::kEnough;
+    } else {
+      making.memory = static_cast<ModelMemory>(random() % 3);
+    }
+    return making;
+  }
+
+  Status model_round(uint64_t seed, Random& random, const std::shared_ptr<mt_topo::Pool>& pool) {
+    auto made = ModelProgram::make(random, choose_model(random, pool));
     if (!made.ok()) return std::move(made.status());
-    DeviceProgram& program = **made;
-    ++report_.scenarios[program.shapes_are_open() ? "device: open shapes" : "device: fixed shapes"];
-    ++report_.scenarios[program.has_little_memory() ? "device: as little memory as in order"
-                                                    : "device: enough memory"];
+    ModelProgram& program = **made;
     watch_.begin(seed, {{[&] { return program.progress(); }, [&] { return program.describe(); }}});
     std::string wrong;
     for (uint64_t run = 1 + random() % 6; run > 0 && wrong.empty(); --run) {
@@ -261,8 +263,9 @@ class Stress {
     watch_.end();
     if (wrong.empty()) wrong = program.finish();
     report_.nodes += program.progress();
+    for (const auto& [scenario, times] : program.scenarios()) report_.scenarios[scenario] += times;
     if (!wrong.empty()) return found(seed, wrong);
-    ++report_.scenarios["device: all memory returned"];
+    ++report_.scenarios["model: all memory returned"];
     return watch_.stalled() ? Status(DVT_TIMEOUT, DVT_STAGE_RUN, "a run stalled") : Status();
   }
 

@@ -1,7 +1,8 @@
 // stress.hpp: runs the scheduler on random graphs, by every schedule and on any number of workers,
 // while nodes fail, throw, cancel, outlast their deadline and run other graphs, and looks that
-// nothing is wrong and that every run ends. Some rounds run a model on a device whose order and
-// times are as bad as may be (device_program.hpp).
+// nothing is wrong and that every run ends. Some nodes are branches and loops. Some rounds run a
+// model, with branches and loops, on the host or on a device whose order and times are as bad as
+// may be (model_program.hpp).
 //
 // Round r of seed s is round 0 of seed s + r: any round can be run again on its own. What the
 // threads do in it is theirs to choose.

@@ -55,11 +55,31 @@ TEST_CASE("rounds cover every event, shape, schedule and number of workers, and 
                                "callers at once: 1",
                                "callers at once: 2",
                                "callers at once: 3",
+                               "flow: none",
+                               "flow: branch",
+                               "flow: loop",
+                               "flow: in a body",
+                               "event: failure, in a body",
+                               "event: end of sequence, in a body",
+                               "event: exception, in a body",
+                               "event: cancel, in a body",
+                               "event: deadline, in a body",
+                               "event: nested run, in a body",
                                "device: fixed shapes",
                                "device: open shapes",
                                "device: enough memory",
                                "device: as little memory as in order",
-                               "device: all memory returned"}) {
+                               "device: branches and loops",
+                               "host: fixed shapes",
+                               "host: open shapes",
+                               "host: enough memory",
+                               "host: as little memory as in order",
+                               "host: too little memory",
+                               "host: branches and loops",
+                               "model: cancelled",
+                               "model: a row that is not there",
+                               "model: out of memory",
+                               "model: all memory returned"}) {
     CHECK_MESSAGE(report.scenarios.contains(scenario), scenario);
   }
   const StressReport again = run_well(options);
