@@ -1,5 +1,6 @@
-// planner_bench: how small the static memory plan is, and how long that takes on one core. The peer
-// is what many engines do: the largest value first, each as low as it fits.
+// planner_bench: how small the static memory plan is, and how long that takes on one core; for
+// large problems on all cores, too. The peer is what many engines do: the largest value first, each
+// as low as it fits.
 //
 //   minimalloc   the challenging instances of google/minimalloc (tests/data/minimalloc), which have
 //                to fit a capacity; and D and J, made as small as the default budget allows
@@ -82,10 +83,14 @@ struct Timed {
   double ns;
 };
 
-Timed timed_plan(const std::vector<Interval>& intervals, const PlanOptions& options) {
-  const double start = davit::bench::now_ns(davit::bench::Clock::kThreadCpu);
+using davit::bench::Clock;
+
+Timed timed_plan(const std::vector<Interval>& intervals, PlanOptions options, uint32_t threads = 1,
+                 Clock clock = Clock::kThreadCpu) {
+  options.threads = threads;
+  const double start = davit::bench::now_ns(clock);
   auto plan = plan_memory(intervals, options);
-  const double ns = davit::bench::now_ns(davit::bench::Clock::kThreadCpu) - start;
+  const double ns = davit::bench::now_ns(clock) - start;
   if (!plan.ok()) give_up(plan.status().to_string());
   return {std::move(*plan), ns};
 }
@@ -200,6 +205,14 @@ void measure_large(Report& report) {
                 .unit = "x"},
                1.05);
     report.add({.metric = name + ": time", .value = timed.ns / 1e9, .unit = "s"}, 2.0);
+    const Timed alone = timed_plan(intervals, {}, /*threads=*/1, Clock::kWall);
+    const Timed shared = timed_plan(intervals, {}, /*threads=*/0, Clock::kWall);
+    if (shared.plan.offsets != alone.plan.offsets) give_up(name + ": threads change the plan");
+    report.add({.metric = name + ": time on all CPUs",
+                .value = shared.ns / 1e9,
+                .unit = "s",
+                .peer = "on one",
+                .peer_value = alone.ns / 1e9});
   }
 }
 

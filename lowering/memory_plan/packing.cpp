@@ -395,6 +395,7 @@ std::optional<Packing> pack_in_order(const Problem& problem, std::span<const uin
   PlacedBlocks placed(blocks);
   std::vector<std::pair<uint64_t, uint64_t>> taken;  // Offset, end.
   for (const uint32_t index : order) {
+    if (budget.stopped()) return std::nullopt;
     const Block& block = blocks[index];
     taken.clear();
     placed.for_each_overlap(block, [&](uint32_t other) {

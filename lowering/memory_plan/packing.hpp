@@ -9,6 +9,7 @@
 // Memory   Results own their data. Sums of sizes fit 63 bits (lower_bound() has checked).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -44,10 +45,12 @@ struct Packing {
 // Counts down the work that is left. A heuristic that finds it used up gives up.
 class Budget {
  public:
-  explicit Budget(uint64_t steps) : left_(steps) {}
+  // `stopped` may be null; when it becomes true, by any thread, nothing is left.
+  explicit Budget(uint64_t steps, const std::atomic<bool>* stopped = nullptr)
+      : left_(steps), stopped_(stopped) {}
   // False when `steps` are more than what is left.
   bool spend(uint64_t steps) {
-    if (steps > left_) {
+    if (stopped() || steps > left_) {
       left_ = 0;
       return false;
     }
@@ -55,9 +58,13 @@ class Budget {
     return true;
   }
   [[nodiscard]] bool empty() const { return left_ == 0; }
+  [[nodiscard]] bool stopped() const {
+    return stopped_ != nullptr && stopped_->load(std::memory_order_relaxed);
+  }
 
  private:
   uint64_t left_;
+  const std::atomic<bool>* stopped_;
 };
 
 // Plays an allocator through time: at each step frees what dies, then gives each block that is born
@@ -70,7 +77,7 @@ Packing pack_from_peak(const Problem& problem);
 
 // Places blocks in the given order, each in the lowest gap that the blocks placed before it leave
 // (or, with best_fit, in the tightest). O(pairs that live together), see count_pairs(); gives up
-// before it starts when the budget does not allow for these.
+// before it starts when the budget does not allow for these, and on the way when it is stopped.
 std::optional<Packing> pack_in_order(const Problem& problem, std::span<const uint32_t> order,
                                      bool best_fit, Budget& budget);
 

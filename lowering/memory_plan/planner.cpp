@@ -10,6 +10,7 @@
 #include "base/checked.hpp"
 #include "lowering/memory_plan/bodies.hpp"
 #include "lowering/memory_plan/body_packing.hpp"
+#include "lowering/memory_plan/heuristics.hpp"
 #include "lowering/memory_plan/packing.hpp"
 #include "lowering/memory_plan/search.hpp"
 
@@ -72,7 +73,7 @@ Status check_lives(std::span<const Interval> intervals) {
   return {};
 }
 
-// Tries one heuristic after the other, and the search when none is good enough.
+// The best of the heuristics, and the search when none is good enough.
 class Contest {
  public:
   Contest(const Problem& problem, uint64_t bound, const PlanOptions& options)
@@ -80,55 +81,27 @@ class Contest {
 
   // Returns the largest lower bound known.
   uint64_t run() {
-    if (run_heuristics()) return bound_;
+    const uint64_t enough = std::max(bound_, options_.capacity);
+    winner_ = pack_by_heuristics(
+        problem_, {.enough = enough, .work_max = options_.work_max, .threads = options_.threads});
+    const uint64_t height = winner_.packing.height;
+    if (height <= enough) return bound_;
     Budget budget(options_.search_steps);
-    const uint64_t height = best_.height;
     const uint64_t bound = search_packing(
         problem_, {.bound = bound_, .enough = options_.capacity, .on_better = options_.on_better},
-        best_, budget);
-    if (best_.height < height) method_ = "search";
+        winner_.packing, budget);
+    if (winner_.packing.height < height) winner_.method = "search";
     return bound;
   }
 
-  [[nodiscard]] const Packing& best() const { return best_; }
-  [[nodiscard]] std::string_view method() const { return method_; }
+  [[nodiscard]] const Packing& best() const { return winner_.packing; }
+  [[nodiscard]] std::string_view method() const { return winner_.method; }
 
  private:
-  // True when one of them is good enough.
-  bool run_heuristics() {
-    if (offer(pack_in_time(problem_), "best fit in time")) return true;
-    if (offer(pack_back_in_time(problem_), "best fit back in time")) return true;
-    if (offer(pack_from_peak(problem_), "best fit from the peak")) return true;
-    Budget skyline_budget(options_.work_max);
-    if (offer(pack_skyline(problem_, skyline_budget), "skyline")) return true;
-    using Order = std::vector<uint32_t> (*)(const Problem&);
-    constexpr std::pair<Order, std::string_view> kOrders[] = {{order_by_size, "largest first"},
-                                                              {order_by_breadth, "breadth first"},
-                                                              {order_by_area, "largest area first"},
-                                                              {order_by_duration, "longest first"}};
-    Budget budget(options_.work_max);
-    for (const bool best_fit : {false, true}) {
-      for (const auto& [order, name] : kOrders) {
-        if (offer(pack_in_order(problem_, order(problem_), best_fit, budget), name)) return true;
-      }
-    }
-    return false;
-  }
-
-  // Keeps the smaller packing; true when it is good enough.
-  bool offer(std::optional<Packing> packing, std::string_view method) {
-    if (packing && (method_.empty() || packing->height < best_.height)) {
-      best_ = std::move(*packing);
-      method_ = method;
-    }
-    return best_.height <= std::max(bound_, options_.capacity);
-  }
-
   const Problem& problem_;
   uint64_t bound_;
   const PlanOptions& options_;
-  Packing best_;
-  std::string_view method_;
+  Winner winner_;
 };
 
 // Bodies as rectangles.

@@ -3,7 +3,7 @@
 // Time runs in node steps. A value lives in [lower, upper): from the node that writes it to the
 // last one that reads it. Two values may share bytes only when they never live together.
 //
-// Threads  Pure functions.
+// Threads  Pure functions. plan_memory() may use threads of its own, and joins them.
 // Trust    Sizes come from models: sums are checked, so an absurd model is an error, not a wrap.
 // Memory   Results own their data. Work is bounded, and counted in steps rather than in time, so
 //          that the same input gives the same plan on any machine, however busy.
@@ -37,6 +37,9 @@ struct PlanOptions {
   uint64_t search_steps = 1000 * kSearchStepsPerMs;
   // A plan of at most this many bytes is good enough; 0 asks for the smallest there is.
   uint64_t capacity = 0;
+  // That the heuristics may use, the caller with them; 0: one for each CPU. The plan does not
+  // depend on it.
+  uint32_t threads = 0;
   // Told of every better plan that the search finds, while it goes on. May be empty.
   std::function<void(uint64_t arena_bytes)> on_better;
 };
@@ -54,10 +57,10 @@ struct Plan {
 // aligned offsets and an aligned arena can be smaller. An error when the sum does not fit 63 bits.
 Result<uint64_t> lower_bound(std::span<const Interval> intervals, uint64_t alignment);
 
-// Runs the heuristics of packing.hpp from the cheapest to the dearest until one reaches the lower
-// bound or the capacity, leaving out those whose work is used up. If none does, searches
-// (search.hpp) from the best of them. The plan returned has passed check_plan(). A plan that needs
-// more than the capacity is no error.
+// Runs the heuristics of packing.hpp until one reaches the lower bound or the capacity, several at
+// once in large problems (heuristics.hpp), leaving out those whose work is used up. If none does,
+// searches (search.hpp) from the best of them. The plan returned has passed check_plan(). A plan
+// that needs more than the capacity is no error.
 Result<Plan> plan_memory(std::span<const Interval> intervals, const PlanOptions& options = {});
 
 // The same under constraints (bodies.hpp). Plans are exact, as above, when what the constraints tie

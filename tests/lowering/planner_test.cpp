@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
 #include <random>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -125,6 +127,49 @@ TEST_CASE("random plans are valid, repeatable and near the bound") {
     REQUIRE(again.ok());
     CHECK(again->offsets == plan->offsets);
   }
+}
+
+// Where the first is not good enough: some end with a later heuristic at the bound, some with the
+// best of all.
+TEST_CASE("heuristics side by side make the plan that one thread makes") {
+  std::set<std::string> methods;
+  for (uint32_t seed = 0; seed < 24; ++seed) {
+    CAPTURE(seed);
+    std::vector<Interval> intervals = random_network(1200, seed, seed % 2 == 0 ? 64 : 100'000);
+    if (seed % 3 == 0) {
+      for (Interval& interval : intervals) interval.size = (interval.size + 5000) / 5000 * 4096;
+    }
+    PlanOptions options{.search_steps = 0, .threads = 1};
+    // What is good enough may be beaten by one that does not count.
+    if (seed % 4 == 1) options.capacity = lower_bound(intervals, 64).value() * 11 / 10;
+    const auto alone = plan_memory(intervals, options);
+    REQUIRE(alone.ok());
+    methods.emplace(alone->method);
+    for (const uint32_t threads : {2U, 3U, 16U, 0U}) {
+      options.threads = threads;
+      const auto shared = plan_memory(intervals, options);
+      REQUIRE(shared.ok());
+      CHECK(shared->method == alone->method);
+      CHECK(shared->arena_bytes == alone->arena_bytes);
+      CHECK(shared->offsets == alone->offsets);
+    }
+  }
+  CHECK(methods.size() >= 3);  // Else this tests less than it says.
+}
+
+TEST_CASE("who is behind a good packing is stopped, and says nothing") {
+  using namespace davit::lowering;
+  Problem problem;
+  for (uint32_t i = 0; i < 3000; ++i) problem.blocks.push_back({i, i + 40, 64 * (1 + i % 7)});
+  problem.time_count = 3040;
+  std::atomic<bool> stopped = true;
+  Budget budget(1'000'000'000, &stopped);
+  CHECK(!pack_skyline(problem, budget));
+  Budget other(1'000'000'000, &stopped);
+  CHECK(!pack_in_order(problem, order_by_size(problem), false, other));
+  stopped = false;
+  Budget free(1'000'000'000, &stopped);
+  CHECK(pack_in_order(problem, order_by_size(problem), false, free));
 }
 
 TEST_CASE("each heuristic alone makes valid packings") {
