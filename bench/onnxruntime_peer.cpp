@@ -23,11 +23,19 @@ void require(OrtStatus* status) {
   std::_Exit(1);
 }
 
+// One for the process.
+OrtEnv* environment() {
+  static OrtEnv* const one = [] {
+    OrtEnv* made = nullptr;
+    require(api().CreateEnv(ORT_LOGGING_LEVEL_ERROR, "bench", &made));
+    return made;
+  }();
+  return one;
+}
+
 }  // namespace
 
-// What is made here lives as long as the process: it is a benchmark's.
 struct OnnxRuntime::State {
-  OrtEnv* environment = nullptr;
   OrtSessionOptions* options = nullptr;
   OrtSession* session = nullptr;
   std::vector<OrtValue*> inputs, outputs;
@@ -39,12 +47,11 @@ struct OnnxRuntime::State {
 OnnxRuntime::OnnxRuntime(const std::string& path, int threads, const std::vector<PeerInput>& inputs)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
-  require(api().CreateEnv(ORT_LOGGING_LEVEL_ERROR, "bench", &s.environment));
   require(api().CreateSessionOptions(&s.options));
   require(api().SetIntraOpNumThreads(s.options, threads));
   require(api().SetInterOpNumThreads(s.options, 1));
   require(api().SetSessionGraphOptimizationLevel(s.options, ORT_ENABLE_ALL));
-  require(api().CreateSession(s.environment, path.c_str(), s.options, &s.session));
+  require(api().CreateSession(environment(), path.c_str(), s.options, &s.session));
   OrtAllocator* allocator = nullptr;
   require(api().GetAllocatorWithDefaultOptions(&allocator));
   OrtMemoryInfo* memory = nullptr;
@@ -65,6 +72,7 @@ OnnxRuntime::OnnxRuntime(const std::string& path, int threads, const std::vector
         input.is_i64 ? ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64 : ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
         &s.inputs[i]));
   }
+  api().ReleaseMemoryInfo(memory);
   for (const std::string& name : s.input_names) s.input_name_pointers.push_back(name.c_str());
   size_t outputs = 0;
   require(api().SessionGetOutputCount(s.session, &outputs));
@@ -75,7 +83,15 @@ OnnxRuntime::OnnxRuntime(const std::string& path, int threads, const std::vector
   }
 }
 
-OnnxRuntime::~OnnxRuntime() = default;
+// Names stay: they are the allocator's, and few.
+OnnxRuntime::~OnnxRuntime() {
+  for (OrtValue* value : state_->outputs) {
+    if (value != nullptr) api().ReleaseValue(value);
+  }
+  for (OrtValue* value : state_->inputs) api().ReleaseValue(value);
+  api().ReleaseSession(state_->session);
+  api().ReleaseSessionOptions(state_->options);
+}
 
 void OnnxRuntime::run() {
   State& s = *state_;
