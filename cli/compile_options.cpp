@@ -111,10 +111,6 @@ Status parse_gears(const GearArguments& given, compiler::CompileOptions& options
   if (channels_last && given.image_size.empty()) {
     return usage_error("--input-format: without --dynamic-image-size it would do nothing");
   }
-  if (count == 1 && options.target != DVT_TARGET_CPU) {
-    return usage_error("gears are for the cpu",
-                       "leave the option out: an image for ascend takes any shape");
-  }
   lowering::GearRequest& gears = options.gears;
   gears.channels_last = channels_last;
   if (!given.batch.empty()) {

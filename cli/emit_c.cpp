@@ -101,6 +101,9 @@ class EmitCCommand final : public Command {
     std::vector<std::pair<std::string, std::string_view>> texts = {{name_ + ".c", emitted.source},
                                                                    {name_ + ".h", emitted.header},
                                                                    {"meson.build", emitted.meson}};
+    for (size_t i = 0; i < emitted.plugin_sources.size(); ++i) {
+      texts.emplace_back(codegen::plugin_source_name(name_, i), emitted.plugin_sources[i]);
+    }
     if (!emitted.weights.empty()) {
       texts.emplace_back(name_ + "_weights.S", emitted.assembler);
       const std::string weights = at(name_ + "_weights.bin");

@@ -100,8 +100,7 @@ DvtDeviceVtable CallRecorder::functions() {
   return v;
 }
 
-CallRecorder::CallRecorder(DvtNpu* npu, uint32_t node_count)
-    : DvtDevice{}, npu_(npu), functions_(functions()), own_ns_(node_count) {
+CallRecorder::CallRecorder(DvtNpu* npu) : DvtDevice{}, npu_(npu), functions_(functions()) {
   functions_.name = dvt_npu_device(npu)->vtable->name;
   vtable = &functions_;
 }
@@ -129,6 +128,11 @@ DvtCode CallRecorder::note(Kind kind, DvtNpuTaskType type, const void* stream, c
   return code;
 }
 
+void CallRecorder::record(uint32_t body, uint32_t node_count) {
+  body_ = body;
+  own_ns_.assign(node_count, {});
+}
+
 void CallRecorder::begin_run() {
   calls_.clear();
   node_ = 0;
@@ -137,7 +141,7 @@ void CallRecorder::begin_run() {
 
 void CallRecorder::observe(void* user, const DvtNodeEvent* event) {
   auto& self = *static_cast<CallRecorder*>(user);
-  if (event->body != DVT_NO_INDEX || event->node >= self.own_ns_.size()) return;
+  if (event->body != self.body_ || event->node >= self.own_ns_.size()) return;
   for (auto call = self.calls_.rbegin(); call != self.calls_.rend() && call->node == self.node_;
        ++call) {
     call->node = event->node;

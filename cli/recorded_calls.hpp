@@ -27,11 +27,13 @@ struct RecordedRun {
 
 class CallRecorder final : public DvtDevice {
  public:
-  CallRecorder(DvtNpu* npu, uint32_t node_count);
+  explicit CallRecorder(DvtNpu* npu);
   CallRecorder(const CallRecorder&) = delete;
   CallRecorder& operator=(const CallRecorder&) = delete;
 
-  // Before each run of Main that is to be recorded. The last one counts; what nodes take on the
+  // Whose nodes are recorded from here on: Main's (DVT_NO_INDEX), or those of a body.
+  void record(uint32_t body, uint32_t node_count);
+  // Before each run that is to be recorded. The last one counts; what nodes take on the
   // host is the median of all.
   void begin_run();
   // A DvtNodeObserver; `user` is the recorder.
@@ -54,6 +56,7 @@ class CallRecorder final : public DvtDevice {
   static DvtDeviceVtable functions();
 
   DvtNpu* npu_;
+  uint32_t body_ = DVT_NO_INDEX;
   DvtDeviceVtable functions_;
   std::vector<const void*> streams_, events_;
   std::vector<Call> calls_;

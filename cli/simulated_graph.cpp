@@ -50,9 +50,10 @@ SimulatedGraph simulated_graph(const DvtImage& image, std::vector<double> cost_n
   return made;
 }
 
-SimulatedGraph simulated_graph(const DvtImage& image, RecordedRun recorded) {
+SimulatedGraph simulated_graph(const DvtImage& image, const exec::GraphView& graph,
+                               RecordedRun recorded) {
   SimulatedGraph made;
-  made.graph = &main_of(image);
+  made.graph = &graph;
   made.reason = exec::reason_to_keep_device_in_order(image.view, *made.graph);
   made.dependencies = made.reason.empty() ? exec::device_dependencies_of(image.view, *made.graph)
                                           : successors_of(*made.graph);

@@ -32,9 +32,10 @@ struct SimulatedGraph {
 // A graph of the cpu. `cost_ns`: of each node.
 SimulatedGraph simulated_graph(const DvtImage& image, std::vector<double> cost_ns);
 
-// A graph that drives a device, from a recorded run. Calls take what the model's parameters say;
-// for nodes that do no more than to call the device that is all. Others (shapes, branches, loops,
-// what is computed on the host) also take what they took on this machine.
-SimulatedGraph simulated_graph(const DvtImage& image, RecordedRun recorded);
+// Main, or the graph of a gear, that drives a device, from a recorded run. Calls take what the
+// model's parameters say; for nodes that do no more than to call the device that is all. Others
+// (shapes, branches, loops, what is computed on the host) also take what they took on this machine.
+SimulatedGraph simulated_graph(const DvtImage& image, const exec::GraphView& graph,
+                               RecordedRun recorded);
 
 }  // namespace davit::cli

@@ -119,7 +119,7 @@ class Emitter {
   void name_ports();
   void collect_weights();
   std::string header() const;
-  std::string meson() const;
+  std::string meson(size_t plugin_sources) const;
   std::string assembler() const;
 
   const exec::ImageView& image_;
@@ -439,7 +439,12 @@ std::string Emitter::assembler() const {
       options_.name, head(), kWeightAlignment);
 }
 
-std::string Emitter::meson() const {
+std::string Emitter::meson(size_t plugin_sources) const {
+  std::string more;
+  for (size_t i = 0; i < plugin_sources; ++i) {
+    more += fmt::format(" '{}',", plugin_source_name(options_.name, i));
+  }
+  if (!weights_.empty()) more += fmt::format(" '{}_weights.S',", options_.name);
   return fmt::format(
       "# Straight-line C of {0}: subdir() this folder, then depend on {0}_dep.\n"
       "{0}_lib = static_library('{0}',\n  '{0}.c',{1}\n"
@@ -449,7 +454,7 @@ std::string Emitter::meson() const {
       "{0}_dep = declare_dependency(\n  link_with: {0}_lib,\n"
       "  include_directories: include_directories('.'),\n"
       "  dependencies: meson.get_compiler('c').find_library('m', required: false),\n)\n",
-      options_.name, weights_.empty() ? "" : fmt::format(" '{}_weights.S',", options_.name));
+      options_.name, more);
 }
 
 Result<StraightLine> Emitter::emit() {
@@ -479,7 +484,11 @@ Result<StraightLine> Emitter::emit() {
   }
   result.source += run_text(kernels->isa());
   result.header = header();
-  result.meson = meson();
+  result.plugin_sources = kernels->files();
+  for (std::string& file : result.plugin_sources) {
+    file = fmt::format("/* {} * A kernel that a plug-in brought as C. */\n", head()) + file;
+  }
+  result.meson = meson(result.plugin_sources.size());
   if (!weights_.empty()) result.assembler = assembler();
   result.weights = std::move(weights_);
   result.isa = kernels->isa();
@@ -488,6 +497,10 @@ Result<StraightLine> Emitter::emit() {
 }
 
 }  // namespace
+
+std::string plugin_source_name(std::string_view name, size_t index) {
+  return fmt::format("{}_source_{}.c", name, index);
+}
 
 bool is_c_identifier(std::string_view name) {
   return !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&

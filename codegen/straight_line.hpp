@@ -38,6 +38,8 @@ struct StraightLineOptions {
 
 struct StraightLine {
   std::string source, header, assembler, meson;
+  // Kernels that plug-ins brought as C: NAME_source_0.c, NAME_source_1.c, ...
+  std::vector<std::string> plugin_sources;
   std::vector<std::byte> weights;  // Empty: there is no assembler.
   std::string isa;                 // Of generated kernels; "" when there are none.
   uint32_t nodes = 0;
@@ -45,6 +47,9 @@ struct StraightLine {
 };
 
 bool is_c_identifier(std::string_view name);
+
+// The file that plugin_sources[index] is for.
+std::string plugin_source_name(std::string_view name, size_t index);
 
 // DVT_UNSUPPORTED: an image of a device or of dynamic shapes, text among its ports, kernels whose C
 // is not known (all are named), an instruction set that the image has not. DVT_INVALID_ARGUMENT: a

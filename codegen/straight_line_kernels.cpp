@@ -83,7 +83,9 @@ Status KernelText::choose_isa(const exec::ImageView& image, const std::set<std::
   }
   isa_ = *chosen;
   for (const KernelSource& kernel : source_.kernels) {
-    if (kernel.isa == isa_ && names.contains(kernel.name)) generated_.push_back(&kernel);
+    if (kernel.isa != isa_ || !names.contains(kernel.name)) continue;
+    const bool is_foreign = kernel.name.starts_with(DVT_GENERATED_PREFIX "Source.");
+    (is_foreign ? foreign_ : generated_).push_back(&kernel);
   }
   return {};
 }
@@ -107,6 +109,12 @@ bool KernelText::add(uint32_t index, std::string_view name, const StraightLineOp
   for (const KernelSource* kernel : generated_) {
     if (kernel->name != name) continue;
     functions_[index] = fmt::format("{}_run", kernel->symbol);
+    return true;
+  }
+  for (const KernelSource* kernel : foreign_) {
+    if (kernel->name != name) continue;
+    functions_[index] = fmt::format("{}_{}_run", prefix_, kernel->symbol);
+    wrappers_ += fmt::format("extern DvtCode {}(void* context);\n", functions_[index]);
     return true;
   }
   for (const KernelFamily& family : kernel_families()) {
@@ -137,6 +145,7 @@ Result<KernelText> KernelText::find(const exec::ImageView& image,
                   fmt::format("the image does not call '{}'", kernel));
   }
   KernelText result;
+  result.prefix_ = options.name;
   const bool generated = std::any_of(names.begin(), names.end(), [](std::string_view name) {
     return name.starts_with(DVT_GENERATED_PREFIX);
   });
@@ -158,10 +167,11 @@ Result<KernelText> KernelText::find(const exec::ImageView& image,
   return result;
 }
 
-std::string KernelText::text() const {
+// What the C in a file begins with, up to the pieces.
+std::string KernelText::head(const std::set<size_t>& pieces) const {
   const auto& all = kernel_pieces();
   std::set<std::string_view> system = {"<math.h>", "<string.h>"};
-  for (const size_t i : pieces_) {
+  for (const size_t i : pieces) {
     system.insert(all[i].system_headers.begin(), all[i].system_headers.end());
   }
   std::string text =
@@ -177,6 +187,50 @@ std::string KernelText::text() const {
       "#pragma GCC diagnostic ignored \"-Wmaybe-uninitialized\"\n"
       "#pragma GCC diagnostic ignored \"-Waggressive-loop-optimizations\"\n#endif\n";
   for (const std::string_view header : system) text += fmt::format("#include {}\n", header);
+  return text;
+}
+
+// The instruction set of generated kernels, and what they share.
+std::string KernelText::begin_generated() const {
+  std::string text = begin_target(target_of(isa_), true);
+  const auto lanes = generated_.empty() ? foreign_.front()->lanes : generated_.front()->lanes;
+  return text + fmt::format("#define LANES {}\n{}", lanes, source_.prelude);
+}
+
+namespace {
+
+// Of a kernel: what runs it, and what nobody calls here.
+std::string declarations_of(const KernelSource& kernel, std::string_view run) {
+  return fmt::format(
+      "{1} DvtCode {0}_run(void*);\n"
+      "static DvtCode {0}_check(const DvtContext*, char*, size_t);\n"
+      "static DvtCode {0}_infer(const DvtContext*, DvtTensor*, char*, size_t);\n",
+      kernel.symbol, run);
+}
+
+}  // namespace
+
+std::vector<std::string> KernelText::files() const {
+  const auto& all = kernel_pieces();
+  std::set<size_t> headers;
+  for (const size_t i : pieces_) {
+    if (all[i].name.starts_with("davit/")) headers.insert(i);
+  }
+  std::vector<std::string> files;
+  for (const KernelSource* kernel : foreign_) {
+    std::string text = head(headers);
+    for (const size_t i : headers) text += std::string(all[i].text);
+    text += begin_generated();
+    text += fmt::format("#define {0}_run {1}_{0}_run\n", kernel->symbol, prefix_);
+    text += declarations_of(*kernel, "__attribute__((visibility(\"hidden\")))");
+    files.push_back(text + std::string(kernel->text) + end_target(target_of(isa_), true));
+  }
+  return files;
+}
+
+std::string KernelText::text() const {
+  const auto& all = kernel_pieces();
+  std::string text = head(pieces_);
   for (const size_t i : pieces_) {
     text += fmt::format("\n/* ---- {} ---- */\n", all[i].name);
     if (all[i].target.empty()) {
@@ -187,23 +241,18 @@ std::string KernelText::text() const {
     text += std::string(all[i].text) + end_target(all[i].target, false) + "#endif\n";
   }
   if (!generated_.empty()) {
-    const std::string target = target_of(isa_);
-    text += "\n/* ---- generated kernels ---- */\n" + begin_target(target, true);
+    text += "\n/* ---- generated kernels ---- */\n";
     for (const auto name : source_.prelude_names) {
       text += fmt::format("#define {0} generated_{0}\n", name);
     }
-    text += fmt::format("#define LANES {}\n{}", generated_.front()->lanes, source_.prelude);
+    text += begin_generated();
     for (const KernelSource* kernel : generated_) {
-      text += fmt::format(
-          "static __attribute__((noinline)) DvtCode {0}_run(void*);\n"
-          "static DvtCode {0}_check(const DvtContext*, char*, size_t);\n"
-          "static DvtCode {0}_infer(const DvtContext*, DvtTensor*, char*, size_t);\n",
-          kernel->symbol);
+      text += declarations_of(*kernel, "static __attribute__((noinline))");
       text += kernel->text;
     }
     text += "#undef LANES\n";
     for (const auto name : source_.prelude_names) text += fmt::format("#undef {}\n", name);
-    text += end_target(target, true);
+    text += end_target(target_of(isa_), true);
   }
   return text + "\n/* ---- kernels of the graph ---- */\n" + wrappers_;
 }

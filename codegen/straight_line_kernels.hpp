@@ -29,10 +29,15 @@ class KernelText {
   [[nodiscard]] const std::string& isa() const { return isa_; }
   // Headers, pieces, generated kernels, and the functions above.
   [[nodiscard]] std::string text() const;
+  // Kernels whose C a plug-in has written, each as a file: its names are its own, and it may be
+  // there for several shapes.
+  [[nodiscard]] std::vector<std::string> files() const;
 
  private:
   Status choose_isa(const exec::ImageView& image, const std::set<std::string_view>& names,
                     const std::string& wanted);
+  [[nodiscard]] std::string head(const std::set<size_t>& pieces) const;
+  [[nodiscard]] std::string begin_generated() const;
   bool add(uint32_t index, std::string_view name, const StraightLineOptions& options);
   void use_piece(size_t piece);
 
@@ -40,7 +45,9 @@ class KernelText {
   std::set<size_t> pieces_;
   std::string wrappers_;
   CodeSource source_;
-  std::vector<const KernelSource*> generated_;  // Those of the chosen set.
+  std::vector<const KernelSource*> generated_;  // Those of the chosen set, written by Davit.
+  std::vector<const KernelSource*> foreign_;    // The same, written by plug-ins.
+  std::string prefix_;                          // Of names that a linker sees.
   std::string isa_;
 };
 

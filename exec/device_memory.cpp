@@ -9,6 +9,7 @@
 #include "alloc/caching_allocator.h"
 #include "base/checked.hpp"
 #include "exec/caller_memory.hpp"
+#include "exec/gears.hpp"
 #include "exec/runtime.h"
 
 namespace davit::exec {
@@ -41,8 +42,8 @@ bool replay(const ImageView& image, const GraphView& graph, Allocate allocate, F
   return true;
 }
 
-// Whether what Main allocates fits into one piece, as the executor's allocator cuts it.
-bool fits(const ImageView& image, uint64_t bytes) {
+// Whether what a graph allocates fits into one piece, as the executor's allocator cuts it.
+bool fits(const ImageView& image, const GraphView& graph, uint64_t bytes) {
   constexpr uintptr_t kMadeUp = 1U << 20;         // Nobody touches what the allocator manages.
   void* base = reinterpret_cast<void*>(kMadeUp);  // NOLINT(performance-no-int-to-ptr)
   const DvtMemorySource source = caller_source(base);
@@ -54,7 +55,7 @@ bool fits(const ImageView& image, uint64_t bytes) {
       made, dvt_allocator_destroy);
   std::vector<uint64_t> ids(image.values.count);
   return replay(
-      image, image.graphs[image.main],
+      image, graph,
       [&](uint32_t value, uint64_t wanted) {
         DvtBlock block;
         if (dvt_allocator_acquire(made, wanted, value, &block) != DVT_OK) return false;
@@ -67,14 +68,12 @@ bool fits(const ImageView& image, uint64_t bytes) {
       });
 }
 
-}  // namespace
-
-uint64_t peak_device_bytes(const ImageView& image) {
+uint64_t peak_bytes(const ImageView& image, const GraphView& graph) {
   std::vector<uint64_t> held(image.values.count);
   uint64_t live = 0;
   uint64_t peak = 0;
   const bool known = replay(
-      image, image.graphs[image.main],
+      image, graph,
       [&](uint32_t value, uint64_t bytes) {
         const auto total = checked_add(live, bytes);
         if (!total) return false;
@@ -85,6 +84,26 @@ uint64_t peak_device_bytes(const ImageView& image) {
       },
       [&](uint32_t value) { live -= std::exchange(held[value], 0); });
   return known ? peak : 0;
+}
+
+// The size of one piece in which the graph's allocations fit; 0: none is as large.
+uint64_t piece_bytes(const ImageView& image, const GraphView& graph, uint64_t peak) {
+  // A little more than the peak, where the allocator leaves holes.
+  const uint64_t step = std::max(peak / 64 / kAlignment * kAlignment, kAlignment);
+  for (uint64_t bytes = peak; bytes - peak <= peak && bytes <= UINT64_MAX - step; bytes += step) {
+    if (fits(image, graph, bytes)) return bytes;
+  }
+  return 0;
+}
+
+}  // namespace
+
+uint64_t peak_device_bytes(const ImageView& image) {
+  uint64_t peak = 0;
+  for (const uint32_t graph : main_graphs(image)) {
+    peak = std::max(peak, peak_bytes(image, image.graphs[graph]));
+  }
+  return peak;
 }
 
 Result<DvtDeviceMemoryNeeds> device_memory_needs(const ImageView& image) {
@@ -102,16 +121,14 @@ Result<DvtDeviceMemoryNeeds> device_memory_needs(const ImageView& image) {
         [](uint32_t) {});
     if (!known) return Status(too_large.detail());
   }
-  const uint64_t peak = peak_device_bytes(image);
-  if (peak == 0) return needs;
-  // A little more than the peak, where the allocator leaves holes.
-  const uint64_t step = std::max(peak / 64 / kAlignment * kAlignment, kAlignment);
-  for (uint64_t bytes = peak; bytes - peak <= peak && bytes <= UINT64_MAX - step; bytes += step) {
-    if (!fits(image, bytes)) continue;
-    needs.feature_bytes = bytes;
-    return needs;
+  for (const uint32_t graph : main_graphs(image)) {
+    const uint64_t peak = peak_bytes(image, image.graphs[graph]);
+    if (peak == 0) continue;
+    const uint64_t bytes = piece_bytes(image, image.graphs[graph], peak);
+    if (bytes == 0) return Status(too_large.detail());
+    needs.feature_bytes = std::max(needs.feature_bytes, bytes);
   }
-  return Status(too_large.detail());
+  return needs;
 }
 
 }  // namespace davit::exec

@@ -14,7 +14,8 @@
 
 namespace davit::exec {
 
-// Most bytes that Main holds at once, each block rounded up to 64; 0 when there is no such sum.
+// Most bytes that Main, or a gear in its place, holds at once, each block rounded up to 64; 0 when
+// there is no such sum.
 uint64_t peak_device_bytes(const ImageView& image);
 
 // What dvt_image_device_memory() tells. DVT_OUT_OF_MEMORY when no memory can be that large.

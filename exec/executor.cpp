@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "exec/execution_trace.hpp"
+#include "exec/gears.hpp"
 #include "exec/mt_topo/platform.hpp"
 #include "exec/mt_topo/pool.hpp"
 
@@ -153,9 +155,11 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   if (Status status = executor->create_heap(options); !status.ok()) return status;
   if (Status status = executor->choose_device(options); !status.ok()) return status;
   if (Status status = executor->create_device_pools(options); !status.ok()) return status;
-  auto parallel = davit::exec::Parallel::create(image.view, executor->main_.steps, options);
+  auto parallel = davit::exec::Parallel::create(image.view, *executor->main_.graph,
+                                                executor->main_.steps, options);
   if (!parallel.ok()) return std::move(parallel.status());
   executor->parallel_ = std::move(*parallel);
+  if (Status status = executor->create_gear_schedules(options); !status.ok()) return status;
   if (Status status = executor->load(); !status.ok()) return status;
   DvtScheduleInfo info;
   executor->schedule(info);
@@ -165,12 +169,16 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
 
 // What images may say and executors cannot do.
 Status DvtExecutor::check_bodies() const {
-  for (const davit::exec::GraphView& graph : view_.graphs) {
-    const bool body = graph.role == davit::exec::GraphRole::kBody;
+  const auto mains = davit::exec::main_graphs(view_);
+  for (uint32_t id = 0; id < view_.graphs.size(); ++id) {
+    const davit::exec::GraphView& graph = view_.graphs[id];
+    const bool body = graph.role == davit::exec::GraphRole::kBody &&
+                      std::find(mains.begin(), mains.end(), id) == mains.end();
     for (uint32_t node = 0; node < graph.node_count; ++node) {
       const DvtKernel* kernel = view_.kernels[graph.kernel[node]];
       const DvtHostNode kind = dvt_host_node(kernel);
-      // Names and costs of tasks, and buffers for launches, are there for the nodes of Main.
+      // Names and costs of tasks, and buffers for launches, are there for the nodes of Main and of
+      // gears.
       const bool drives = body && dvt_device_node(kernel) != DVT_NODE_OTHER;
       if (!drives && (graph.bodies_of(node).empty() || davit::exec::runs_bodies(kind))) continue;
       return Status(ErrorDetail{.code = DVT_UNSUPPORTED,
@@ -272,21 +280,24 @@ std::string DvtExecutor::describe_waits() const {
   return watch == nullptr ? "no run was watched" : watch->describe();
 }
 
-// Main without its leading shape nodes, by the schedule. Not for graphs with bodies.
+// The steps of a list behind its leading shape nodes. Not for graphs with bodies.
+davit::mt_topo::Outcome DvtExecutor::run_scheduled(const StepList& list,
+                                                   davit::exec::Parallel& parallel,
+                                                   const RunRequest& request) {
+  if (request.observer == nullptr) return parallel.run(request.control, nullptr);
+  using davit::exec::NodeObservation;
+  NodeObservation seen{view_, list, *request.observer, parallel.first(), {}};
+  const davit::mt_topo::RunObserver observer = {NodeObservation::begin_behind,
+                                                NodeObservation::end_behind, &seen};
+  return parallel.run(request.control, &observer);
+}
+
+// Main without its leading shape nodes, by the schedule.
 Status DvtExecutor::run_main_parallel(const RunRequest& request) {
   runtime_->names = main_.names;
   runtime_->costs = main_.costs;
   runtime_->node_count = main_.count;
-  davit::mt_topo::Outcome outcome;
-  if (request.observer == nullptr) {
-    outcome = parallel_.run(request.control, nullptr);
-  } else {
-    using davit::exec::NodeObservation;
-    NodeObservation seen{view_, main_, *request.observer, parallel_.first(), {}};
-    const davit::mt_topo::RunObserver observer = {NodeObservation::begin_behind,
-                                                  NodeObservation::end_behind, &seen};
-    outcome = parallel_.run(request.control, &observer);
-  }
+  const davit::mt_topo::Outcome outcome = run_scheduled(main_, parallel_, request);
   has_run_ = outcome.code == DVT_OK;
   if (has_run_) return {};
   if (outcome.node == davit::mt_topo::kNoNode) return limit_error(outcome.code);
@@ -381,6 +392,10 @@ Status DvtExecutor::run_steps(const StepList& list, DvtStage stage, const RunReq
 Status DvtExecutor::node_error(const StepList& list, size_t node, DvtCode code, DvtStage stage) {
   // A node with bodies failed because of a node inside.
   const uint32_t inner = std::exchange(failed_graph_, kNone);
+  if (inner != kNone && failed_node_ == davit::mt_topo::kNoNode) {
+    limit_reached_ = false;
+    return limit_error(code);
+  }
   const davit::exec::GraphView& graph = inner == kNone ? *list.graph : view_.graphs[inner];
   const auto id = static_cast<uint32_t>(inner == kNone ? node : failed_node_);
   std::string kernel = view_.kernel_refs[graph.kernel[id]].name;

@@ -127,7 +127,7 @@ struct DvtExecutor {
   void visit_memory(DvtMemoryPool pool, DvtMemoryVisitor visit, void* user) const;
   void host_memory(DvtHostMemory& out) const;
   uint64_t trim(uint64_t keep_bytes);
-  void schedule(DvtScheduleInfo& out) const { parallel_.describe(out); }
+  void schedule(DvtScheduleInfo& out) const;
   // Of the last run that could begin; DVT_NO_INDEX without gears.
   [[nodiscard]] uint32_t gear() const { return gears_ == nullptr ? DVT_NO_INDEX : gears_->gear; }
   // Of the runs to come, when they are to be watched. Made once, on demand.
@@ -156,6 +156,12 @@ struct DvtExecutor {
                                                   uint32_t node) const;
   void build_flow_nodes(const davit::exec::StepList& list);
   static DvtCode run_body(DvtRuntime* runtime, const DvtBody* body);
+  DvtCode run_steps_of_body(const DvtBody& body);
+  // exec/executor_gears.cpp: gears whose bodies drive a device.
+  davit::Status create_gear_schedules(const DvtExecutorOptions& options);
+  [[nodiscard]] bool is_device_gear(const DvtBody* body) const;
+  DvtCode run_device_gear(const DvtBody& body);
+  DvtCode run_gear_apart(const davit::exec::StepList& list, davit::exec::Parallel& parallel);
 
   // exec/executor_memory.cpp.
   struct AllocatorDeleter {
@@ -225,6 +231,9 @@ struct DvtExecutor {
   [[nodiscard]] bool runs_parallel(const davit::exec::RunRequest& request) const {
     return parallel_.active() && !request.in_order;
   }
+  davit::mt_topo::Outcome run_scheduled(const davit::exec::StepList& list,
+                                        davit::exec::Parallel& parallel,
+                                        const davit::exec::RunRequest& request);
   davit::Status run_main_parallel(const davit::exec::RunRequest& request);
   davit::Status run_shape_nodes(const davit::exec::RunRequest& request);
   davit::Status run_lanes_apart(const davit::exec::RunRequest& request);
@@ -236,6 +245,7 @@ struct DvtExecutor {
   davit::Status recover();
   davit::Status synchronise_all(DvtStage stage);
   davit::Status free_allocations(const davit::exec::StepList& list, DvtStage stage);
+  davit::Status free_main_allocations(DvtStage stage);
   davit::Status reclaim_all();
   [[nodiscard]] bool lost_device_in_fork() const;
 
@@ -283,6 +293,7 @@ struct DvtExecutor {
   bool recovery_pending_ = false;  // recover() has not succeeded since the last failure.
 
   davit::exec::Parallel parallel_;
+  std::vector<davit::exec::Parallel> gear_parallels_;  // By gear, where these drive a device.
   std::unique_ptr<davit::exec::RunWatch> watch_;
   std::atomic<const davit::exec::RunWatch*> watched_{nullptr};  // For describe_waits().
 

@@ -1,13 +1,33 @@
 // Fills in the block of an executor. Runs once, at load; every index was proved by the verifier.
-#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "exec/executor.hpp"
+#include "exec/gears.hpp"
 
 using davit::exec::GraphView;
 using davit::exec::kNone;
 using davit::exec::StepList;
 using davit::exec::ValueKind;
+
+namespace {
+
+// By stream: whether the graph submits something to it after its last SyncStream.
+std::vector<bool> busy_streams(const davit::exec::ImageView& view, const GraphView& graph) {
+  std::vector<bool> busy(view.stream_count, false);
+  for (uint32_t node = 0; node < graph.node_count; ++node) {
+    if (dvt_device_node(view.kernels[graph.kernel[node]]) == DVT_NODE_SYNC_STREAM) {
+      DvtStreamAttributes attributes;
+      std::memcpy(&attributes, graph.attributes_of(node).data(), sizeof attributes);
+      busy[static_cast<size_t>(attributes.stream)] = false;
+    } else if (graph.lane[node] == DVT_KERNEL_LANE_LAUNCH && graph.stream_of(node) != kNone) {
+      busy[graph.stream_of(node)] = true;
+    }
+  }
+  return busy;
+}
+
+}  // namespace
 
 void DvtExecutor::build_cells() {
   arena_ = block_.at<std::byte>(layout_.values);
@@ -110,7 +130,9 @@ void DvtExecutor::build_device_tables() {
 
   auto* names = block_.at<DvtNodeNames>(layout_.names);
   auto* costs = block_.at<const DvtTaskCost*>(layout_.costs);
-  for (StepList* list : {&init_, &main_, &deinit_}) {
+  std::vector<StepList*> lists = {&init_, &main_, &deinit_};
+  for (const uint32_t body : davit::exec::gears_of(view_).bodies()) lists.push_back(&bodies_[body]);
+  for (StepList* list : lists) {
     list->names = names;
     list->costs = costs;
     for (uint32_t node = 0; node < list->count; ++node) {
@@ -123,18 +145,12 @@ void DvtExecutor::build_device_tables() {
   note_unjoined_streams();
 }
 
-// Streams that Main may leave busy: something is submitted after the last SyncStream. A caller may
-// reuse its buffers when a run returns, so the executor waits for these.
+// Streams that Main, or a gear in its place, may leave busy: something is submitted after the last
+// SyncStream. A caller may reuse its buffers when a run returns, so the executor waits for these.
 void DvtExecutor::note_unjoined_streams() {
   auto* const unjoined = block_.at<uint8_t>(layout_.unjoined);
-  for (uint32_t node = 0; node < main_.count; ++node) {
-    const GraphView& graph = *main_.graph;
-    if (dvt_device_node(view_.kernels[graph.kernel[node]]) == DVT_NODE_SYNC_STREAM) {
-      DvtStreamAttributes attributes;
-      std::memcpy(&attributes, graph.attributes_of(node).data(), sizeof attributes);
-      unjoined[attributes.stream] = 0;
-    } else if (graph.lane[node] == DVT_KERNEL_LANE_LAUNCH && graph.stream_of(node) != kNone) {
-      unjoined[graph.stream_of(node)] = 1;
-    }
+  for (const uint32_t id : davit::exec::main_graphs(view_)) {
+    const std::vector<bool> left = busy_streams(view_, view_.graphs[id]);
+    for (uint32_t i = 0; i < left.size(); ++i) unjoined[i] |= left[i] ? 1 : 0;
   }
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "exec/executor.hpp"
+#include "exec/gears.hpp"
 
 using davit::ErrorDetail;
 using davit::Status;
@@ -167,12 +168,21 @@ Status DvtExecutor::free_allocations(const StepList& list, DvtStage stage) {
   return first;
 }
 
+// The same for Main, and gears in its place.
+Status DvtExecutor::free_main_allocations(DvtStage stage) {
+  Status first = free_allocations(main_, stage);
+  for (const uint32_t body : davit::exec::gears_of(view_).bodies()) {
+    keep_first(first, free_allocations(bodies_[body], stage));
+  }
+  return first;
+}
+
 // After a failed Main: no task runs, and what Main allocated is returned.
 Status DvtExecutor::recover() {
   Status status = synchronise_all(DVT_STAGE_RUN);
   // A failed task is done with its memory; one that has not ended is not.
   if (status.code() == DVT_TIMEOUT) return status;
-  status = free_allocations(main_, DVT_STAGE_RUN);
+  status = free_main_allocations(DVT_STAGE_RUN);
   recovery_pending_ = !status.ok();
   return status;
 }
@@ -198,8 +208,8 @@ Status DvtExecutor::reclaim_all() {
     if (code == DVT_OK) stream = nullptr;
     keep_first(first, device_status(code, stage, "destroying a stream"));
   }
-  for (const StepList& list : {init_, main_, deinit_}) {
-    keep_first(first, free_allocations(list, stage));
-  }
+  keep_first(first, free_allocations(init_, stage));
+  keep_first(first, free_main_allocations(stage));
+  keep_first(first, free_allocations(deinit_, stage));
   return first;
 }

@@ -116,24 +116,29 @@ void DvtExecutor::build_dynamic(bool trust_output_shapes) {
 
 DvtCode DvtExecutor::run_body(DvtRuntime* runtime, const DvtBody* body) {
   auto& executor = *static_cast<DvtExecutor*>(runtime->executor);
-  const davit::exec::RunRequest& request = *executor.request_;
-  const DvtStepCheck asked = {may_go_on, &executor};
+  return executor.is_device_gear(body) ? executor.run_device_gear(*body)
+                                       : executor.run_steps_of_body(*body);
+}
+
+DvtCode DvtExecutor::run_steps_of_body(const DvtBody& body) {
+  const davit::exec::RunRequest& request = *request_;
+  const DvtStepCheck asked = {may_go_on, this};
   const DvtStepCheck* const check = request.control.limited() ? &asked : nullptr;
   int32_t code = DVT_OK;
   size_t done = 0;
   if (request.observer != nullptr) {
-    done = davit::exec::run_observed(executor.view_, executor.bodies_[body->graph],
-                                     *request.observer, 0, check, &code);
+    done =
+        davit::exec::run_observed(view_, bodies_[body.graph], *request.observer, 0, check, &code);
   } else if (check != nullptr) {
-    done = dvt_sequential_run_checked(body->steps, body->count, check, &code);
+    done = dvt_sequential_run_checked(body.steps, body.count, check, &code);
   } else {
-    done = dvt_sequential_run(body->steps, body->count, &code);
+    done = dvt_sequential_run(body.steps, body.count, &code);
   }
   // A loop whose body is empty ends, too.
-  if (body->count == 0 && check != nullptr) return may_go_on(&executor);
-  if (code != DVT_OK && executor.failed_graph_ == kNone) {
-    executor.failed_graph_ = body->graph;
-    executor.failed_node_ = done;
+  if (body.count == 0 && check != nullptr) return may_go_on(this);
+  if (code != DVT_OK && failed_graph_ == kNone) {
+    failed_graph_ = body.graph;
+    failed_node_ = done;
   }
   return code;
 }

@@ -6,6 +6,8 @@
 // Memory   A view of a view.
 #pragma once
 
+#include <vector>
+
 #include "exec/dynamic.h"
 #include "exec/image.hpp"
 
@@ -27,6 +29,7 @@ struct GearsView {
     return *image->tensor_of(input_value(gear, port));
   }
   [[nodiscard]] std::span<const uint32_t> bodies() const {
+    if (count == 0) return {};
     return image->graphs[image->main].bodies_of(0);
   }
 };
@@ -40,6 +43,14 @@ inline GearsView gears_of(const ImageView& image) {
                                : dvt_host_node(image.kernels[kernel]);
   if (kind != DVT_HOST_SELECT_GEAR) return {};
   return {&image, static_cast<uint32_t>(main.bodies_of(0).size())};
+}
+
+// The graphs that allocate on a device and submit to it between Init and DeInit: Main, or the
+// bodies of the gears, of which each takes its place.
+inline std::vector<uint32_t> main_graphs(const ImageView& image) {
+  const GearsView gears = gears_of(image);
+  if (gears.count == 0) return {image.main};
+  return {gears.bodies().begin(), gears.bodies().end()};
 }
 
 }  // namespace davit::exec

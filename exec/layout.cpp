@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/checked.hpp"
+#include "exec/gears.hpp"
 #include "exec/runtime.h"
 #include "exec/sequential_c/sequential.h"
 
@@ -171,7 +172,12 @@ Result<Layout> lay_out(const ImageView& image) {
     }
   }
   const uint64_t ports = image.inputs.size() + image.outputs.size();
-  const uint64_t device_nodes = layout.uses_device ? nodes : 0;
+  uint64_t device_nodes = layout.uses_device ? nodes : 0;
+  for (const uint32_t body : gears_of(image).bodies()) {
+    if (!layout.uses_device) continue;
+    device_nodes += image.graphs[body].node_count;
+    layout.launch_bytes = std::max(layout.launch_bytes, largest_launch_bytes(image.graphs[body]));
+  }
   for (const GraphView& graph : image.graphs) {
     if (graph.role != GraphRole::kBody) continue;
     nodes += graph.node_count;

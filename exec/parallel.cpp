@@ -59,10 +59,9 @@ std::string reason_to_keep_device(const ImageView& image, const GraphView& graph
 
 }  // namespace
 
-Result<Parallel> Parallel::create(const ImageView& image, const DvtStep* steps,
-                                  const DvtExecutorOptions& options) {
+Result<Parallel> Parallel::create(const ImageView& image, const GraphView& graph,
+                                  const DvtStep* steps, const DvtExecutorOptions& options) {
   Parallel made;
-  const GraphView& graph = image.graphs[image.main];
   if (Status status = check_options(options, graph); !status.ok()) return status;
   if (options.schedule == DVT_SCHEDULE_SEQUENTIAL) made.reason_ = "asked for";
   if (options.pool == nullptr || options.schedule == DVT_SCHEDULE_SEQUENTIAL) return made;

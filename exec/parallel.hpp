@@ -15,12 +15,12 @@
 
 namespace davit::exec {
 
-// Main's scheduler, or why there is none.
+// A graph's scheduler, or why there is none.
 class Parallel {
  public:
-  // `steps` are Main's, and stay where they are.
-  static Result<Parallel> create(const ImageView& image, const DvtStep* steps,
-                                 const DvtExecutorOptions& options);
+  // Of Main, or a gear in its place; `steps` are the graph's, and stay where they are.
+  static Result<Parallel> create(const ImageView& image, const GraphView& graph,
+                                 const DvtStep* steps, const DvtExecutorOptions& options);
 
   // Of an image that drives a device: Frees that may be ahead of Launches. Else null.
   [[nodiscard]] DeferredFrees* deferred() const { return deferred_.get(); }

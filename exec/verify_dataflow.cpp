@@ -7,7 +7,8 @@
 //   roots, the values that were written last, before the view's first read, where it lies. They
 //   cover it without a gap.
 //   What is read has been written: earlier in the same graph; or by Init, when Main or DeInit read;
-//   or before the node that runs a body, which then lists it among its inputs.
+//   or before the node that runs a body, which then lists it among its inputs. Gears read what
+//   Init has written, as Main does.
 //   Every data edge is in succ. Further entries are control edges.
 //
 // Graphs are scanned parents first (Init, Main, DeInit, then bodies), nodes in stored order, each
@@ -17,6 +18,7 @@
 #include <string>
 
 #include "exec/dynamic.h"
+#include "exec/gears.hpp"
 #include "exec/layout.hpp"
 #include "exec/verify_index_set.hpp"
 #include "exec/verify_internal.hpp"
@@ -41,6 +43,7 @@ class Dataflow {
       : view_(view),
         facts_(facts),
         host_nodes_(host_nodes(view)),
+        gears_(gears_of(view)),
         runner_(view.graphs.size()),
         written_(&scratch),
         current_(static_cast<uint32_t>(facts.by_address.size()), scratch),
@@ -94,6 +97,10 @@ class Dataflow {
   [[nodiscard]] bool in_memory(uint32_t value) const { return facts_.rank[value] != kNone; }
   [[nodiscard]] uint64_t bytes(uint32_t value) const { return view_.tensor_of(value)->bytes; }
   [[nodiscard]] bool visible(uint32_t owner, uint32_t value) const;
+  // A body that runs in the place of Main.
+  [[nodiscard]] bool is_gear(uint32_t graph) const {
+    return gears_.count > 0 && runner_[graph].graph == view_.main;
+  }
   [[nodiscard]] bool writes_on_behalf(uint32_t value) const {
     return !runs_for_output_.empty() && runs_for_output_[value] == graph_index_;
   }
@@ -101,8 +108,9 @@ class Dataflow {
   const ImageView& view_;
   FlowFacts& facts_;
   const std::vector<DvtHostNode> host_nodes_;  // Per kernel of the image.
-  std::vector<Runner> runner_;                 // Per graph; of bodies only.
-  std::pmr::vector<uint8_t> written_;          // Per value: some node lists it as an output.
+  const GearsView gears_;
+  std::vector<Runner> runner_;         // Per graph; of bodies only.
+  std::pmr::vector<uint8_t> written_;  // Per value: some node lists it as an output.
   IndexSet current_;  // Ranks of the values that were written last where they lie: disjoint.
   uint64_t joined_reads_ = 0;
   std::vector<bool> port_written_;
@@ -221,7 +229,8 @@ bool Dataflow::visible(uint32_t owner, uint32_t value) const {
     case GraphRole::kDeInit:
       return owner != kNone && owner == view_.init;
     case GraphRole::kBody:
-      return runs_for_input_[value] == graph_index_;
+      return runs_for_input_[value] == graph_index_ ||
+             (owner != kNone && owner == view_.init && is_gear(graph_index_));
   }
   return false;
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "exec/dynamic.h"
+#include "exec/gears.hpp"
 #include "exec/layout.hpp"
 #include "exec/verify_internal.hpp"
 
@@ -60,6 +61,7 @@ class DeviceMemory {
         facts_(facts),
         nodes_(device_nodes(view)),
         host_nodes_(host_nodes(view)),
+        mains_(main_graphs(view)),
         allocation_(view.values.count, kNone),
         freed_(view.values.count),
         used_by_(view.values.count, 0) {}
@@ -90,15 +92,20 @@ class DeviceMemory {
   [[nodiscard]] bool is_device(uint32_t value) const {
     return value != kNone && view_.values.kind[value] == ValueKind::kDevice;
   }
+  // Of a body: it runs in the place of Main.
+  [[nodiscard]] bool is_gear() const {
+    return std::find(mains_.begin(), mains_.end(), index_) != mains_.end();
+  }
   [[nodiscard]] DvtDeviceNode kind(uint32_t node) const { return nodes_[graph_->kernel[node]]; }
 
   const ImageView& view_;
   const FlowFacts& facts_;
   const std::vector<DvtDeviceNode> nodes_;     // Per kernel of the image.
   const std::vector<DvtHostNode> host_nodes_;  // The same.
-  std::vector<uint32_t> allocation_;           // Per device value: the value that was allocated.
-  std::vector<Freed> freed_;                   // Per allocated value: who freed it.
-  std::vector<uint32_t> used_by_;  // Per allocated value: the last launch with it, from 1.
+  const std::vector<uint32_t> mains_;
+  std::vector<uint32_t> allocation_;  // Per device value: the value that was allocated.
+  std::vector<Freed> freed_;          // Per allocated value: who freed it.
+  std::vector<uint32_t> used_by_;     // Per allocated value: the last launch with it, from 1.
   uint32_t launches_ = 0;
   uint32_t index_ = 0;
   const GraphView* graph_ = nullptr;
@@ -205,7 +212,7 @@ Status DeviceMemory::check_alive(uint32_t node, uint32_t value) const {
   // does not concern them. (What it freed before, the node that runs them could not have listed.)
   const Freed& freed = freed_[allocation_[value]];
   const bool gone = freed.graph == index_ || (freed.graph != kNone && freed.graph == view_.init &&
-                                              graph_->role != GraphRole::kBody);
+                                              (graph_->role != GraphRole::kBody || is_gear()));
   if (!gone) return {};
   return broken("graphs[%u] node %u: uses device value %s, which graphs[%u] node %u freed", index_,
                 node, describe_value(view_, value).c_str(), freed.graph, freed.node);

@@ -96,6 +96,7 @@ Status DynamicValues::device_node(uint32_t node) {
   if (what == DVT_NODE_SYNC_STREAM) join_stream(node);
   if (what == DVT_NODE_COPY_D2H && outputs.size() == 1 && !dynamic(outputs[0])) {
     if (Status s = note_copy(node, outputs[0], true); !s.ok()) return s;
+    if (result_of_body(outputs[0])) set(outputs[0], State::kFilled, outputs[0]);
   }
   if (!any) return {};
   switch (what) {

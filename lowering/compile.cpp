@@ -332,10 +332,10 @@ void report_lowered(lowering::Lowered& lowered, CompileReport& report) {
   report.aliased_nodes += lowered.aliased_nodes;
   report.joined_nodes += lowered.joined_nodes;
   report.refusals.insert(report.refusals.end(), lowered.refusals.begin(), lowered.refusals.end());
-  report.launch_edges_removed = lowered.launch_edges_removed;
-  report.launch_edges_kept = lowered.launch_edges_kept;
-  report.why_edges_kept = lowered.why_edges_kept;
-  report.streams = lowered.streams;
+  report.launch_edges_removed += lowered.launch_edges_removed;
+  report.launch_edges_kept += lowered.launch_edges_kept;
+  if (!lowered.why_edges_kept.empty()) report.why_edges_kept = lowered.why_edges_kept;
+  if (lowered.streams.count >= report.streams.count) report.streams = lowered.streams;
   add_changes(lowered.changes, report.pass_changes);
 }
 
@@ -381,9 +381,6 @@ Result<image::ImageModel> compile_gears(const ir::Module& source, CompileOptions
                                         ops::PluginOperators& operators, Stages& stages,
                                         CompileReport& report,
                                         std::unique_ptr<codegen::Generated>& generated) {
-  if (options.target != DVT_TARGET_CPU) {
-    return Status(DVT_UNSUPPORTED, DVT_STAGE_LOWER, "gears are for the cpu");
-  }
   auto gears = lowering::resolve_gears(source, options.gears);
   if (!gears.ok()) return std::move(gears.status());
   std::vector<ir::Module> modules;

@@ -10,6 +10,7 @@
 
 #include "davit/davit.h"
 #include "exec/dynamic.h"
+#include "lowering/gear_phases.hpp"
 
 namespace davit::lowering {
 namespace {
@@ -36,6 +37,11 @@ class Merger {
     std::vector<image::Graph> bodies;
     for (ImageModel& gear : gears_) {
       append(gear, select, bodies);
+      if (gear.stream_count > model_.stream_count) {
+        model_.stream_count = gear.stream_count;
+        model_.stream_priority = gear.stream_priority;
+      }
+      model_.event_count = std::max(model_.event_count, gear.event_count);
       model_.arena_bytes = std::max(model_.arena_bytes, gear.arena_bytes);
       model_.lower_bound_bytes = std::max(model_.lower_bound_bytes, gear.lower_bound_bytes);
       gear = {};
@@ -53,6 +59,7 @@ class Merger {
     main.nodes.push_back(std::move(select));
     model_.graphs.push_back(std::move(main));
     std::move(bodies.begin(), bodies.end(), std::back_inserter(model_.graphs));
+    phases_.finish(model_.graphs);
     return std::move(model_);
   }
 
@@ -120,11 +127,18 @@ class Merger {
     for (image::Graph& graph : gear.graphs) {
       for (image::Node& node : graph.nodes) {
         node.kernel = kernels[node.kernel];
+        if (node.device_kernel != image::kNone) node.device_kernel = kernels[node.device_kernel];
         move(node.inputs);
         move(node.outputs);
       }
-      graph.role = image::GraphRole::kBody;
-      bodies.push_back(std::move(graph));
+      if (graph.role == image::GraphRole::kInit) {
+        phases_.add_init(std::move(graph));
+      } else if (graph.role == image::GraphRole::kDeInit) {
+        phases_.add_deinit(std::move(graph));
+      } else {
+        graph.role = image::GraphRole::kBody;
+        bodies.push_back(std::move(graph));
+      }
     }
     for (const image::Port& port : gear.inputs) select.inputs.push_back(port.value + base);
     for (const image::Port& port : gear.outputs) select.outputs.push_back(port.value + base);
@@ -185,6 +199,7 @@ class Merger {
   const ir::Module& source_;
   std::vector<ImageModel> gears_;
   ImageModel model_;
+  GearPhases phases_{model_};
   std::multimap<std::pair<uint64_t, uint64_t>, std::pair<uint64_t, uint64_t>> places_;
 };
 

@@ -3,7 +3,9 @@
 //   Main    SelectGear(inputs) -> outputs       exec/dynamic.h
 //   body 0  the graph as it is for the first set of shapes, body 1 for the second, ...
 //
-// Weights are stored once, whatever the number of gears; all gears share one arena.
+// Weights are stored once, whatever the number of gears; all gears share one arena. Of a device,
+// Init and DeInit are those of all gears together: as many streams and events as the gear with most
+// needs, and each weight, and what is computed of weights alone, once.
 //
 // Threads  Pure functions.
 // Trust    The module has passed ir/verify; requests come from users. Errors name the input.
@@ -48,8 +50,8 @@ Result<std::vector<GearShapes>> resolve_gears(const ir::Module& module, const Ge
 // "x:4x3x224x224", for errors and options.
 std::string gear_text(const GearShapes& gear);
 
-// `gears`: static cpu models of one source, with places for their values. `source`: the module
-// before it was bound to any of them; names of dimensions come from there.
+// `gears`: static models of one source and target, with places for their values. `source`: the
+// module before it was bound to any of them; names of dimensions come from there.
 Result<image::ImageModel> merge_gears(const ir::Module& source,
                                       std::vector<image::ImageModel> gears);
 

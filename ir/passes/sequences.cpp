@@ -313,15 +313,28 @@ class Expander {
   // ---- Control flow and outputs ---------------------------------------------------------------
 
   // An If that yields what is no tensor is its branch.
+  // Whether a node of its branches, or of graphs in them, is one of ours. Models guard with
+  // branches what could not be done with the sequence they have.
+  [[nodiscard]] bool guards_containers(NodeId node) const {
+    return std::ranges::any_of(live_nodes(module_), [&](NodeId inner) {
+      if (!is_sequence_operator(module_, inner) || is_gone(rewriter_, inner)) return false;
+      NodeId owner = inner;
+      while (owner != ir::kNoNode && owner != node) {
+        owner = module_.graph_owner(module_.node_graph(owner));
+      }
+      return owner == node;
+    });
+  }
+
   std::string visit_if(NodeId node) {
     const auto span = module_.outputs(node);
     const std::vector<ValueId> outputs(span.begin(), span.end());
-    const auto yields_container = [&](ValueId value) {
+    const bool yields_container = std::ranges::any_of(outputs, [&](ValueId value) {
       return value != kNoValue && module_.dtype(value) == DVT_DTYPE_NONE;
-    };
-    if (std::ranges::none_of(outputs, yields_container)) return {};
+    });
     const GraphId* branch = taken_branch(module_, node);
-    if (branch == nullptr) return "its condition is not constant";
+    if (branch == nullptr) return yields_container ? "its condition is not constant" : "";
+    if (!yields_container && !guards_containers(node)) return {};
     const std::vector<ValueId> results = module_.inline_graph(*branch);
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i] != kNoValue) read_instead(rewriter_, outputs[i], results[i]);

@@ -1,6 +1,7 @@
 """--plugin: operators, kernels and rewrites from a shared object (examples/plugin)."""
 
 import os
+import shutil
 import subprocess
 import sys
 import unittest
@@ -95,6 +96,81 @@ class PluginTest(tool.ToolTest):
         got = tool.read_npy(out, "f")
         for value, expected in zip(got, [0, 0.7310586, 1.7615942, -0.2689414]):
             self.assertAlmostEqual(value, expected, places=5)
+
+    def test_source_with_names_of_its_own_for_several_shapes(self):
+        # Two kernels with a helper, a constant and a macro of one name, each for two shapes.
+        text = ('#define SCALE {scale}\\n'
+                'enum {{ OFFSET = {offset} }};\\n'
+                'static float helper(float x) {{ return SCALE * x + OFFSET; }}\\n'
+                'DvtCode {name}(void* context) {{\\n'
+                '  const DvtContext* ctx = context;\\n'
+                '  const uint64_t count = dvt_input(ctx, 0)->tensor->bytes / sizeof(float);\\n'
+                '  const float* x = dvt_input(ctx, 0)->data;\\n'
+                '  float* y = dvt_output(ctx, 0)->data;\\n'
+                '  for (uint64_t i = 0; i < count; ++i) y[i] = helper(x[i]);\\n'
+                '  return DVT_OK;\\n}}\\n')
+        kernels = operators = sources = ""
+        for name, scale, offset in (("Once", "1.0F", 3), ("Twice", "2.0F", 5)):
+            kernels += (f'{{.name = "own.{name}.f32", .abi_version = DVT_KERNEL_ABI_VERSION, '
+                        '.flags = DVT_KERNEL_PURE, .input_min = 1, .input_max = 1, .output_min = 1, '
+                        '.output_max = 1, .run = f, .check = g, .infer = h}, ')
+            operators += (f'{{.domain = "acme", .name = "{name}", .since_version = 1, '
+                          '.until_version = INT64_MAX, .input_min = 1, .input_max = 1, '
+                          f'.output_min = 1, .output_max = 1, .kernel = "own.{name}"}}, ')
+            sources += (f'{{.kernel = "own.{name}.f32", .function = "{name}", '
+                        f'.text = "{text.format(name=name, scale=scale, offset=offset)}"}}, ')
+        plugin = self.build("own.so", (
+            '#include "davit/plugin.h"\n'
+            "static DvtCode f(void* c) { (void)c; return DVT_INTERNAL; }\n"
+            "static DvtCode g(const DvtContext* c, char* r, size_t s)"
+            " { (void)c; (void)r; (void)s; return 0; }\n"
+            "static DvtCode h(const DvtContext* c, DvtTensor* t, char* r, size_t s)"
+            " { (void)r; (void)s; return dvt_set_shape(t, dvt_input(c, 0)->tensor->rank,"
+            " dvt_input(c, 0)->tensor->dims); }\n"
+            f"static const DvtKernel k[] = {{{kernels}}};\n"
+            f"static const DvtPluginOperator o[] = {{{operators}}};\n"
+            f"static const DvtPluginSource s[] = {{{sources}}};\n"
+            "static const DvtPlugin p = {.struct_size = sizeof(DvtPlugin),"
+            " .abi_version = DVT_PLUGIN_ABI_VERSION, .name = \"own\","
+            " .kernels = {.kernels = k, .count = 2}, .operators = o, .operator_count = 2,"
+            " .sources = s, .source_count = 2};\n"
+            "const DvtPlugin* dvt_plugin(void) { return &p; }\n"))
+        nodes = [(name, "acme", f"{name}_{port}", [port], [f"{name}_{port}_out"])
+                 for port in "ab" for name in ("Once", "Twice")]
+        nodes += [("Relu", "", "relu", ["a"], ["r"])]
+        dims = {"a": [2], "b": [3]}
+        model = self.path("own.onnx", tool.onnx_model(
+            nodes, [(port, 1, dims[port]) for port in "ab"],
+            [(node[4][0], 1, dims[node[3][0]]) for node in nodes]))
+        image = self.path("own.davit")
+        self.check_passed(davit("compile", model, "-o", image, "--plugin", plugin, "--isa",
+                                "baseline", "--no-cache"))
+        out = self.path("out.npy")
+        self.check_passed(davit("run", image, "--input", "a=2xf32=1,2", "--input", "b=3xf32=0,0,4",
+                                "--output-data", "Twice_b_out=@" + out))
+        self.assertEqual(tool.read_npy(out, "f"), [5, 5, 13])
+        folder = self.path("own")
+        self.check_passed(davit("emit-c", image, "-o", folder, "--name", "own"))
+        sources = [f"own_source_{i}.c" for i in range(4)]
+        self.assertEqual(sorted(os.listdir(folder)), ["meson.build", "own.c", "own.h", *sources])
+        with open(os.path.join(folder, "main.c"), "w", encoding="utf-8") as file:
+            file.write('#include <stdio.h>\n#include "own.h"\nint main(void) {\n'
+                       "  const float a[2] = {1, 2}, b[3] = {0, 0, 4};\n"
+                       "  float y0[2], y1[2], y2[3], y3[3], r[2];\n"
+                       "  if (own_run(a, b, y0, y1, y2, y3, r) != 0) return 1;\n"
+                       '  printf("%g %g %g %g\\n", y0[1], y1[1], y2[2], y3[2]);\n'
+                       "  return 0;\n}\n")
+        for compiler in ("gcc", "clang"):
+            if shutil.which(compiler) is None:
+                continue
+            flags = ["-std=gnu11", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"]
+            subprocess.run([compiler, *flags, "main.c", "own.c", *sources, "-o", "main", "-lm"],
+                           cwd=folder, check=True)
+            ran = subprocess.run([os.path.join(folder, "main")], check=True, capture_output=True,
+                                 text=True)
+            self.assertEqual(ran.stdout, "5 9 7 13\n")
+        with open(os.path.join(folder, "meson.build"), encoding="utf-8") as file:
+            self.assertIn("'own_source_3.c'", file.read())
 
     def test_the_model_of_the_example(self):
         with open(os.path.join(EXAMPLE, "swish.onnx"), "rb") as file:

@@ -42,6 +42,34 @@ class ShapesTest(tool.ToolTest):
             self.assertEqual(one.read(), two.read())
         self.assertEqual(davit("dump", image, "--memory-plan").code, 0)
 
+    def test_gears_on_a_device(self):
+        image, out = self.path("m.davit"), self.path("y.npy")
+        result = davit("compile", self.model(), "-o", image, "--dynamic-batch", "1,4",
+                       "--target", "ascend")
+        self.check_passed(result)
+        for gear, batch in enumerate((1, 4)):
+            inputs = ("--input", f"x={batch}x3xf32=0")
+            for workers in ((), ("--workers", "2", "--schedule", "dynamic")):
+                result, document = self.davit_json("run", image, *inputs, *workers, "--memory",
+                                                   "--output-data", "@" + out)
+                self.check_passed(result)
+                self.assertEqual(document["result"]["gear"], gear)
+                self.assertEqual(tool.read_npy(out, "f"), [0.5] * 3 * batch)
+            trace = self.path("trace.json")
+            result, document = self.davit_json("simulate", image, *inputs, "--host-workers", "1,4",
+                                               "--trace", trace)
+            self.check_passed(result)
+            self.assertEqual([run["workers"] for run in document["result"]["runs"]], [1, 4])
+            with open(trace, encoding="utf-8") as file:
+                self.assertIn("relu", file.read())
+            self.check_passed(davit("run", image, *inputs, "--report", self.path("report.html")))
+        self.check_passed(davit("verify", image, "--liveness"))
+        self.check_passed(davit("dump", image, "--format", "onnx", "-o", self.path("m.onnx")))
+        text = self.path("m.txt", davit("dump", image, "--format", "text").out)
+        self.check_passed(davit("compile", text, "-o", self.path("again.davit")))
+        with open(image, "rb") as one, open(self.path("again.davit"), "rb") as two:
+            self.assertEqual(one.read(), two.read())
+
     def test_gears_of_sizes_and_dims(self):
         model = self.model((1, 3, "H", "W"))
         result = davit("run", model, "--dynamic-image-size", "4,5;6,7", "--input",
@@ -57,7 +85,6 @@ class ShapesTest(tool.ToolTest):
                                  (("--dynamic-batch", "1", "--dynamic-dims", "1"), "exclude"),
                                  (("--dynamic-image-size", "4"), "is not HEIGHT,WIDTH"),
                                  (("--input-format", "NHWC"), "do nothing"),
-                                 (("--dynamic-batch", "1", "--target", "ascend"), "for the cpu"),
                                  (("--streams", "2"), "for the cpu")):
             result = davit("compile", model, "-o", self.path("no.davit"), *arguments)
             self.assertEqual(result.code, 2, result.out)

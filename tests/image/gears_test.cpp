@@ -96,6 +96,85 @@ TEST_CASE("each body writes its own outputs, all of them") {
         }) != "");
 }
 
+namespace {
+
+// Gears that drive a device, and use a weight that Init has brought there.
+const std::string kDeviceGears = R"davit(davit 1.3 target "ascend:910B2"
+streams 1 priority [0]
+input x: f32[N=?1..2, 2] dynamic
+output y: f32[?1..2, 2] dynamic
+const w: f32[4] = fill 1
+device dw: f32[4]
+view x1: f32[1, 2] of input x
+view x2: f32[2, 2] of input x
+view y1: f32[1, 2] of output y
+view y2: f32[2, 2] of output y
+device d1: f32[1, 2]
+device d2: f32[2, 2]
+device e2: f32[2, 2]
+
+graph main {
+  y, y1, y2 = SelectGear(x, x1, x2) bodies=[one, two]
+}
+
+graph body one {
+  d1 = AllocMemHbm() {bytes=8}
+  copy: LaunchH2DCopy(x1, d1) stream=0
+  y1 = LaunchD2HCopy(d1) stream=0
+  SyncStream() {stream=0}
+  FreeMemHbm(d1) after=[copy]
+}
+
+graph body two {
+  d2 = AllocMemHbm() {bytes=16}
+  e2 = AllocMemHbm() {bytes=16}
+  copy: LaunchH2DCopy(x2, d2) stream=0
+  add: e2 = LaunchKernel<test.Add>(d2, dw) stream=0 after=[copy]
+  y2 = LaunchD2HCopy(e2) stream=0
+  SyncStream() {stream=0}
+  FreeMemHbm(d2) after=[add]
+  FreeMemHbm(e2)
+}
+
+graph init {
+  CreateStream() {stream=0, priority=0}
+  dw = AllocMemHbm() {bytes=16}
+  LaunchH2DCopy(w, dw) stream=0
+}
+
+graph deinit {
+  FreeMemHbm(dw)
+  DestroyStream() {stream=0}
+}
+)davit";
+
+std::string device_gears_with(const std::string& from, const std::string& to) {
+  std::string text = kDeviceGears;
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return write_message(text.replace(at, from.size(), to));
+}
+
+}  // namespace
+
+TEST_CASE("gears of a device use what Init holds, and give back what they allocate") {
+  CHECK(write_message(kDeviceGears) == "");
+  const auto refused = [](const std::string& from, const std::string& to, const char* reason) {
+    const std::string message = device_gears_with(from, to);
+    CHECK_MESSAGE(message.find(reason) != std::string::npos, message);
+  };
+  refused("  FreeMemHbm(e2)\n", "", "\"e2\", which the graph does not free");
+  refused("  FreeMemHbm(e2)\n", "  FreeMemHbm(e2)\n  FreeMemHbm(dw)\n",
+          "\"dw\", which graphs[3] allocated");
+  refused("  LaunchH2DCopy(w, dw) stream=0\n}",
+          "  LaunchH2DCopy(w, dw) stream=0\n  FreeMemHbm(dw)\n}",
+          "\"dw\", which graphs[3] node 3 freed");
+  // Of another gear.
+  refused("LaunchKernel<test.Add>(d2, dw)", "LaunchKernel<test.Add>(d1, dw)",
+          "\"d1\" is read before it is written");
+  refused("  y2 = LaunchD2HCopy(e2) stream=0\n", "", "\"y2\" is not filled at the end");
+}
+
 TEST_CASE("within a gear, values that are alive together do not overlap") {
   const std::string text = R"davit(
 graph body two {

@@ -1,7 +1,10 @@
 // Models with free dimensions: one image for all shape sets, in turn, again and again: every run
-// gives the first result of its set, bit for bit, and the heap does not grow; so with two workers.
+// gives the first result of its set, bit for bit, and neither the heap nor the process grows; so
+// with two workers. DAVIT_MODEL_RUNS: how many runs; ./dev test --full makes 1,000.
 //
 // Prints one line for each check. Exit code 77: the model is not there.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +31,16 @@ using davit::testing::kSkipped;
 using davit::testing::read_arrays;
 using nlohmann::json;
 
-constexpr int kRuns = 20;  // DAVIT_MODEL_RUNS overrides it.
+constexpr int kRuns = 20;
+// What a process may grow once it has settled: the C library's and the test's own odds and ends.
+constexpr uint64_t kGrowthBytesMax = uint64_t{2} << 20;
+
+// Of this process, in memory.
+uint64_t resident_bytes() {
+  uint64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
 
 struct ReferenceSet {
   std::string name;
@@ -99,6 +111,7 @@ bool check(const std::string& path, std::vector<ReferenceSet>& sets, double tole
   }
   bool good = true;
   DvtExecutorStatistics settled{};
+  uint64_t settled_bytes = UINT64_MAX;
   std::vector<NpyArray> outputs(dvt_image_output_count(opened->get()));
   for (int run = 0; run < runs && good; ++run) {
     ReferenceSet& set = sets[size_t(run) % sets.size()];
@@ -114,18 +127,27 @@ bool check(const std::string& path, std::vector<ReferenceSet>& sets, double tole
                     Status(DVT_INTERNAL, DVT_STAGE_RUN, "other bits than before"));
     }
     // Four rounds settle what is cached: each return of cached memory doubles what may be kept.
-    if (run + 1 == int(4 * sets.size())) dvt_executor_statistics(executor, &settled);
+    if (run + 1 != int(4 * sets.size())) continue;
+    dvt_executor_statistics(executor, &settled);
+    settled_bytes = resident_bytes();
   }
   DvtExecutorStatistics statistics;
   dvt_executor_statistics(executor, &statistics);
   if (good && pool == nullptr && statistics.heap_peak_bytes > settled.heap_peak_bytes) {
     good = report("heap", Status(DVT_INTERNAL, DVT_STAGE_RUN, "the heap grows from run to run"));
   }
+  const uint64_t left_bytes = resident_bytes();
+  const uint64_t grown = left_bytes - std::min(left_bytes, settled_bytes);
+  if (good && pool == nullptr && grown > kGrowthBytesMax) {
+    good = report("resident memory", Status(DVT_INTERNAL, DVT_STAGE_RUN,
+                                            "grew by " + std::to_string(grown) + " bytes"));
+  }
   DvtScheduleInfo schedule;
   dvt_executor_schedule(executor, &schedule);
   std::printf("%u workers (%s), ", schedule.workers, schedule.reason);
-  std::printf("%d runs, heap peak %llu bytes, %llu allocations of which %llu from the system\n",
-              runs, static_cast<unsigned long long>(statistics.heap_peak_bytes),
+  std::printf("%d runs, grown by %llu bytes, ", runs, static_cast<unsigned long long>(grown));
+  std::printf("heap peak %llu bytes, %llu allocations of which %llu from the system\n",
+              static_cast<unsigned long long>(statistics.heap_peak_bytes),
               static_cast<unsigned long long>(statistics.heap_allocations),
               static_cast<unsigned long long>(statistics.heap_system_allocations));
   dvt_executor_destroy(executor);

@@ -70,13 +70,18 @@ Result<CompiledGraph> CompiledGraph::build(const codegen::StraightLine& graph,
       !write(folder / (name + "_weights.bin"), weights)) {
     return failed("cannot write to " + folder.string());
   }
+  std::string sources = graph.weights.empty() ? "" : name + "_weights.S";
+  for (size_t i = 0; i < graph.plugin_sources.size(); ++i) {
+    const std::string file = codegen::plugin_source_name(name, i);
+    if (!write(folder / file, graph.plugin_sources[i])) return failed("cannot write " + file);
+    sources += " " + file;
+  }
   const char* cc = std::getenv("CC");
   const std::string command = fmt::format(
       "cd '{0}' && {1} -std=gnu11 -O3 -ffp-contract=off -fno-trapping-math -fno-math-errno -Wall "
       "-Wextra "
       "-Werror -fPIC -shared {2} {3}.c call.c {4} -o graph.so -lm >log 2>&1",
-      folder.string(), cc == nullptr || *cc == '\0' ? "cc" : cc, flags, name,
-      graph.weights.empty() ? "" : name + "_weights.S");
+      folder.string(), cc == nullptr || *cc == '\0' ? "cc" : cc, flags, name, sources);
   // NOLINTNEXTLINE(concurrency-mt-unsafe): tests of one thread; the names in it are our own.
   if (std::system(command.c_str()) != 0) return failed(command + "\n" + text_of(folder / "log"));
   result.library_ = dlopen((folder / "graph.so").c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -183,6 +183,20 @@ TEST_CASE("what cannot be resolved is refused with the reason") {
           "s (ai.onnx::SequenceConstruct(17)): something reads it as it is");
 }
 
+TEST_CASE("what a known condition rules out is not looked at") {
+  const std::string guarded =
+      "const %no: bool [] = {0} "
+      "(%s) = SequenceEmpty \"s\" () (%y) = If \"if\" (%no) { then_branch = graph { "
+      "(%j) = ConcatFromSequence \"j\" (%s) { axis = int 0 } output (%j) } else_branch = graph { "
+      "(%v) = Neg \"v\" (%a) output (%v) } } output (%y)";
+  ir::Module module = parse_graph(kInputs + guarded, 17);
+  const auto report = passes::simplify(module, {.level = passes::Level::kRequired});
+  REQUIRE_MESSAGE(report.ok(), report.status().to_string());
+  const std::string text = graph_text(module);
+  CHECK(text.find("If") == std::string::npos);
+  CHECK(has(text, "Neg"));
+}
+
 TEST_CASE("optionals are what they hold") {
   check_same(kInputs +
                  "(%o) = Optional \"o\" (%a) (%t) = OptionalGetElement \"t\" (%o) "
