@@ -2,6 +2,10 @@
 // are made together, a vector of each in registers: what one of them reads, its neighbours read
 // too. They lie one after the other before the steps, which take them all at once.
 //
+// Lines much shorter than a vector would leave its lanes empty. Then vectors run over the positions
+// of the planes, from the first to the last, pads between them too, and results are picked out of
+// them.
+//
 //   weights  as the model has them: a channel's taps one after the other
 #include <fmt/format.h>
 
@@ -61,6 +65,34 @@ int64_t rows_of(const DvtWindow& window, const Geometry& geometry, const Isa& is
   return best;
 }
 
+// Whether vectors run over all positions: fewer multiply-adds and loads, those of four to one since
+// most can be part of a multiply-add.
+bool is_flat(const DvtWindow& window, const Geometry& geometry, const Isa& isa) {
+  const auto taps = int64_t(geometry.distances.size());
+  const int64_t vectors = (geometry.positions + isa.lanes - 1) / isa.lanes;
+  if (window.out[2] >= isa.lanes || window.out[0] != 1 || taps > kTextMax) return false;
+  if (vectors > isa.registers / 2) return false;
+  const double flat = double(vectors * taps) * 1.25 + double(window.out[1]);
+  const int64_t rows = rows_of(window, geometry, isa);
+  const auto blocks = double((window.out[1] + rows - 1) / rows);
+  const double lines =
+      blocks * (double(rows * taps) + double(uses_of(window, geometry, rows).size()) / 4);
+  return flat < lines;
+}
+
+// Of one channel's planes, and what is written behind them.
+int64_t copy_floats(const Geometry& geometry, int64_t lanes) {
+  return geometry.channel + lanes;
+}
+
+// Planes that are made at a time. Two: while those of one channel are read, the next one's are
+// written, and no load meets a store that is on its way. That is worth less than the room in the
+// first-level cache where planes are large.
+int64_t copies_at_a_time(const Geometry& geometry, int64_t lanes) {
+  constexpr int64_t kSmallFloats = 2048;
+  return copy_floats(geometry, lanes) <= kSmallFloats ? 2 : 1;
+}
+
 class DepthwiseEmitter {
  public:
   DepthwiseEmitter(const Convolution& conv, const Isa& isa, const std::string& symbol)
@@ -69,13 +101,18 @@ class DepthwiseEmitter {
         symbol_(symbol),
         geometry_(conv.window),
         lanes_(isa.lanes),
-        rows_(rows_of(conv.window, geometry_, isa)),
+        flat_(is_flat(conv.window, geometry_, isa)),
+        rows_(flat_ ? window_.out[1] : rows_of(conv.window, geometry_, isa)),
         width_(std::min(window_.out[2], kWidthMax)),
         copies_(!geometry_.is_input || window_.out[2] < isa.lanes) {}
 
   std::string run() {
-    return emit_steps(conv_.steps, symbol_) +
-           (copies_ ? emit_fill(window_, geometry_, 1, symbol_) : "") + emit_rows() + emit_run();
+    std::string text = emit_steps(conv_.steps, symbol_);
+    if (copies_) text += emit_fill(window_, geometry_, 1, symbol_);
+    if (copies_ && has_vector_fill(window_)) {
+      text += emit_vector_fill(window_, geometry_, lanes_, symbol_);
+    }
+    return text + (flat_ ? emit_flat() : emit_rows()) + emit_run();
   }
 
  private:
@@ -113,26 +150,101 @@ class DepthwiseEmitter {
     return text + "  }\n}\n";
   }
 
+  // All positions, in registers; the result's are picked out of them.
+  [[nodiscard]] std::string emit_flat() const {
+    const int64_t vectors = (geometry_.positions + lanes_ - 1) / lanes_;
+    std::string text = fmt::format(
+        "static inline void {0}_rows(const float* x, const float* w, float* sums) {{\n", symbol_);
+    text += emit_accumulators({1, vectors});
+    for (size_t t = 0; t < geometry_.distances.size(); ++t) {
+      text += fmt::format("  {{ const float one = w[{}];", t);
+      for (int64_t v = 0; v < vectors; ++v) {
+        text +=
+            fmt::format(" a0_{} += one * load(x + {});", v, geometry_.distances[t] + v * lanes_);
+      }
+      text += " }\n";
+    }
+    const int64_t count = window_.out[1] * window_.out[2];
+    for (int64_t first = 0; first < count; first += lanes_) {
+      text += fmt::format("  store(sums + {}, {});\n", first, emit_pick(first, count));
+    }
+    return text + "}\n";
+  }
+
+  // The results [first, first + lanes) out of the vectors of positions that they lie in.
+  [[nodiscard]] std::string emit_pick(int64_t first, int64_t count) const {
+    const auto position = [&](int64_t i) {
+      const int64_t at = std::min(first + i, count - 1);
+      return at / window_.out[2] * geometry_.extent[2] + at % window_.out[2];
+    };
+    const int64_t begin = position(0) / lanes_;
+    const int64_t end = position(lanes_ - 1) / lanes_;
+    std::string text = fmt::format("a0_{}", begin);
+    // One vector after the other joins: lanes that have their result keep it.
+    for (int64_t v = begin == end ? begin : begin + 1; v <= end; ++v) {
+      std::vector<int64_t> lanes;
+      for (int64_t i = 0; i < lanes_; ++i) {
+        const int64_t from = position(i) / lanes_;
+        const int64_t lane = position(i) % lanes_;
+        if (from == v) {
+          lanes.push_back(lane + (begin == end ? 0 : lanes_));
+        } else {
+          lanes.push_back(v == begin + 1 ? lane : i);
+        }
+      }
+      text = fmt::format("__builtin_shufflevector({}, a0_{}, {})", text, v, fmt::join(lanes, ", "));
+    }
+    return text;
+  }
+
+  // The planes of a channel, by vectors where enough follows in the input that they may read.
+  [[nodiscard]] std::string emit_next_copy() const {
+    const std::string plain = fmt::format("{}_fill(next, to);\n", symbol_);
+    std::string text = "      " + plain;
+    if (has_vector_fill(window_)) {
+      const int64_t plane = dvt_volume(window_.in);
+      const int64_t last = (2 * lanes_ + plane - 1) / plane;
+      text = fmt::format(
+          "      if (ahead < {}) {{\n        {}_fill_vectors(next, to);\n"
+          "      }} else {{\n        {}      }}\n",
+          std::max<int64_t>(conv_.batch * conv_.groups - last, 0), symbol_, plain);
+    }
+    return text;
+  }
   [[nodiscard]] std::string emit_run() const {
     const auto& out = window_.out;
+    const int64_t channels = conv_.batch * conv_.groups;
     std::string text = fmt::format(
         "DvtCode {0}_run(void* context) {{\n"
         "  const DvtContext* ctx = context;\n"
         "  float* y = output_at(ctx, 0);\n"
-        "  _Alignas(64) float sums[{1} + LANES];\n"
-        "  for (int64_t n = 0; n < {2}; ++n)\n"
-        "  for (int64_t g = 0; g < {3}; ++g) {{\n"
-        "    const int64_t channel = n * {3} + g;\n"
-        "    const float* x = input_at(ctx, 0) + channel * {4};\n"
-        "    const float* w = input_at(ctx, 1) + g * {5};\n",
-        symbol_, rows_ * width_, conv_.batch, conv_.groups, dvt_volume(window_.in),
-        geometry_.distances.size());
+        "  _Alignas(64) float sums[{1} + LANES];\n",
+        symbol_, rows_ * width_);
     if (copies_) {
+      const int64_t copies = copies_at_a_time(geometry_, lanes_);
+      const int64_t floats = copy_floats(geometry_, lanes_);
       text += fmt::format(
-          "    {}_fill(x, output_at(ctx, 1));\n"
-          "    x = output_at(ctx, 1);\n",
-          symbol_);
+          "  float* planes = output_at(ctx, 1);\n"
+          "  memset(planes, 0, {0} * sizeof(float));\n"
+          "  for (int64_t ahead = 0; ahead < {1} + {2}; ++ahead) {{\n"
+          "    if (ahead < {1}) {{\n"
+          "      const float* next = input_at(ctx, 0) + ahead * {3};\n"
+          "      float* to = planes + ahead % {4} * {5};\n{6}    }}\n"
+          "    if (ahead < {2}) continue;\n"
+          "    const int64_t channel = ahead - {2};\n"
+          "    const float* x = planes + channel % {4} * {5};\n",
+          copies * floats, channels, copies - 1, dvt_volume(window_.in), copies, floats,
+          emit_next_copy());
+    } else {
+      text += fmt::format(
+          "  for (int64_t channel = 0; channel < {}; ++channel) {{\n"
+          "    const float* x = input_at(ctx, 0) + channel * {};\n",
+          channels, dvt_volume(window_.in));
     }
+    text += fmt::format(
+        "    const int64_t g = channel % {};\n"
+        "    const float* w = input_at(ctx, 1) + g * {};\n",
+        conv_.groups, geometry_.distances.size());
     return text + fmt::format(
                       "    for (int64_t z = 0; z < {0}; ++z)\n"
                       "    for (int64_t begin = 0; begin < {1}; begin += {2})\n"
@@ -151,7 +263,9 @@ class DepthwiseEmitter {
   const DvtWindow& window_;
   const std::string& symbol_;
   const Geometry geometry_;
-  const int64_t lanes_, rows_, width_;
+  const int64_t lanes_;
+  const bool flat_;
+  const int64_t rows_, width_;
   const bool copies_;  // Planes are made in the workspace.
 };
 
@@ -162,7 +276,9 @@ Layout layout_of_depthwise(const Convolution& conv, std::span<const Isa> isas) {
   Layout layout;
   for (const Isa& isa : isas) {
     if (geometry.is_input && conv.window.out[2] >= isa.lanes) continue;
-    layout.workspace_floats = std::max(layout.workspace_floats, geometry.channel + isa.lanes);
+    layout.workspace_floats =
+        std::max(layout.workspace_floats,
+                 copies_at_a_time(geometry, isa.lanes) * copy_floats(geometry, isa.lanes));
   }
   layout.weight_dims = {conv.groups, int64_t(geometry.distances.size())};
   return layout;

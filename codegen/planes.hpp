@@ -43,4 +43,12 @@ std::string emit_taps(const Geometry& geometry, const std::string& symbol);
 std::string emit_fill(const DvtWindow& window, const Geometry& geometry, int64_t channels,
                       const std::string& symbol);
 
+// Whether there is a fill by vectors: strides of 1 and 2, up to two spatial dims.
+bool has_vector_fill(const DvtWindow& window);
+// `<symbol>_fill_vectors(x, to)`: the planes of one channel in memory that was all zeros, or has
+// been filled for another channel before. Reads up to `2 * lanes` floats behind the channel, and
+// writes up to `lanes` behind the planes.
+std::string emit_vector_fill(const DvtWindow& window, const Geometry& geometry, int64_t lanes,
+                             const std::string& symbol);
+
 }  // namespace davit::codegen

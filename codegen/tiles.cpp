@@ -14,6 +14,10 @@ constexpr std::array kIsas = {
 // In the order of preference where they are equally good.
 constexpr std::array<int64_t, 4> kConvolutionRows = {8, 12, 6, 4};
 
+// With one row every weight is read once, from far away: the prefetchers of the processor keep up
+// with so many places at a time.
+constexpr int64_t kPanelsOfOneRow = 4;
+
 int64_t blocks(int64_t extent, int64_t size) {
   return (extent + size - 1) / size;
 }
@@ -80,7 +84,8 @@ int64_t convolution_rows(std::span<const Isa> isas, int64_t rows, int64_t column
 
 Tile matrix_tile(const Isa& isa, int64_t rows, int64_t columns) {
   const int64_t panel = std::max<int64_t>(kPanelColumns / isa.lanes, 1);
-  const int64_t widest = blocks(columns, kPanelColumns) * panel;
+  const int64_t panels = blocks(columns, kPanelColumns);
+  const int64_t widest = std::min(panels, rows == 1 ? kPanelsOfOneRow : panels) * panel;
   Tile best{.rows = 1, .vectors = panel};
   for (int64_t vectors = panel; vectors <= widest; vectors += panel) {
     for (int64_t tile_rows = 1; tile_rows <= rows && fits(isa, {tile_rows, vectors}); ++tile_rows) {
