@@ -2,7 +2,8 @@
 //
 // Position p of a plane is position p of the result, in rows that are as long as the plane's: where
 // these are longer than the result's, tiles compute positions that are not stored. The last tile is
-// moved back to end with the result.
+// moved back to end with the result. Some tiles side by side go through all channels of the result
+// before the next ones: their input stays in the cache, and a line of the result is written on.
 //
 //   weights  block of tile_rows channels: input channel 0: tap 0 | tap 1 | ... , channel 1: ...
 #include <fmt/format.h>
@@ -142,10 +143,12 @@ class PositionsEmitter {
     }
     const int64_t last = std::max<int64_t>(geometry_.positions - width_, 0);
     return text + fmt::format(
-                      "    for (int64_t begin = 0; begin < {0}; begin += {1}) {{\n"
-                      "      const int64_t first = begin < {2} ? begin : {2};\n"
-                      "      const int64_t end = begin + {1} < {0} ? begin + {1} : {0};\n"
-                      "      for (int64_t m = 0; m < {3}; m += {4}) {{\n"
+                      "    for (int64_t block = 0; block < {0}; block += {8})\n"
+                      "    for (int64_t m = 0; m < {3}; m += {4}) {{\n"
+                      "      const int64_t behind = block + {8} < {0} ? block + {8} : {0};\n"
+                      "      for (int64_t begin = block; begin < behind; begin += {1}) {{\n"
+                      "        const int64_t first = begin < {2} ? begin : {2};\n"
+                      "        const int64_t end = begin + {1} < {0} ? begin + {1} : {0};\n"
                       "        _Alignas(64) float tile[{5}];\n"
                       "        {6}_tile(x + first, w + m * {7}, tile);\n"
                       "        const int64_t rows = {3} - m < {4} ? {3} - m : {4};\n"
@@ -153,7 +156,15 @@ class PositionsEmitter {
                       "begin, end);\n"
                       "      }}\n    }}\n  }}\n  return DVT_OK;\n}}\n",
                       geometry_.positions, width_, last, conv_.out_channels, tile_.rows,
-                      tile_.rows * width_, symbol_, conv_.in_channels * taps);
+                      tile_.rows * width_, symbol_, conv_.in_channels * taps, block_positions());
+  }
+
+  // Whole tiles whose input fits half of a second-level cache, and a line of the result a page.
+  [[nodiscard]] int64_t block_positions() const {
+    constexpr int64_t kInputFloats = 32768;
+    constexpr int64_t kPageFloats = 1024;
+    const int64_t fitting = std::min(kInputFloats / conv_.in_channels, kPageFloats);
+    return std::max<int64_t>(fitting / width_, 1) * width_;
   }
 
   const Convolution& conv_;
