@@ -305,5 +305,6 @@ int main(int argc, char** argv) {
   if (report.wants("idle")) measure_idle(report, pool);
   if (report.wants("clients")) measure_clients(report, pool);
   if (report.wants("cycles")) measure_cycles(report, pool);
+  if (report.wants("queues")) measure_queues(report);
   return report.finish();
 }

@@ -13,6 +13,7 @@
 
 #include "bench/scheduler_graphs.hpp"
 #include "exec/mt_topo/platform.hpp"
+#include "tests/support/futex_calls.hpp"
 
 namespace davit::bench {
 
@@ -73,7 +74,8 @@ namespace {
 
 constexpr int64_t kGiveUpNs = 1'000'000;
 
-// Two nodes that meet: each waits until the other has begun, and notes when it did.
+// Two nodes that meet: each waits until the other has begun, and notes when it did. No call of the
+// system is needed for that.
 struct Meeting {
   struct Side {
     Meeting* meeting;
@@ -94,9 +96,15 @@ struct Meeting {
   }
 };
 
+struct Calls {
+  double begin_ns;  // Median of 2,000.
+  double futex_calls;
+};
+
 // From the caller's first look at the clock to the begin of the later node, which a helper runs
-// that was spinning between runs. Median of 2,000.
-double call_ns(const std::shared_ptr<Pool>& pool, Mode mode) {
+// that was spinning between runs. The spin budget lasts.
+Calls call_helper(Mode mode) {
+  const auto pool = make_pool(2, 1'000'000);
   Meeting meeting;
   const DvtStep steps[] = {{Meeting::run, &meeting.sides[0]}, {Meeting::run, &meeting.sides[1]}};
   const std::vector<uint32_t> none = {0, 0, 0};
@@ -107,14 +115,17 @@ double call_ns(const std::shared_ptr<Pool>& pool, Mode mode) {
                                 {.mode = mode});
   if (!made.ok()) std::_Exit(1);
   std::vector<double> samples;
+  uint64_t futex_calls = 0;
   for (int i = 0; i < 2000; ++i) {
+    // The first ones send for the helper, or are their caller's alone, to learn.
+    if (i == 16) futex_calls = test::futex_calls();
     for (Meeting::Side& side : meeting.sides) side.begun.store(0, std::memory_order_relaxed);
     const int64_t begin = RealThreads::now_ns();
     if ((*made)->run().code != DVT_OK) continue;  // Alone, to learn; or nobody came in time.
     samples.push_back(
         double(std::max(meeting.sides[0].begun.load(), meeting.sides[1].begun.load()) - begin));
   }
-  return samples.empty() ? 1e9 : median(samples);
+  return {samples.empty() ? 1e9 : median(samples), double(test::futex_calls() - futex_calls)};
 }
 
 // A chain whose nodes take turns on two workers, so that each waits for the flag of the other.
@@ -162,8 +173,15 @@ void measure_hand_over(Report& report, const std::shared_ptr<Pool>& pool) {
   };
   add_round_trip(report, "hand-over");
   add("a flag, to a worker that waits for it", flag_ns(pool));
-  add("a run, to a helper that spins, planned", call_ns(pool, Mode::kPlanned));
-  add("a run, to a helper that spins, dynamic", call_ns(pool, Mode::kDynamic));
+  for (const Mode mode : {Mode::kPlanned, Mode::kDynamic}) {
+    const Calls calls = call_helper(mode);
+    add(std::string("a run, to a helper that spins, ") + mt_topo::mode_name(mode), calls.begin_ns);
+    report.add({.metric = std::string("hand-over: futex calls in 1,984 such runs, ") +
+                          mt_topo::mode_name(mode),
+                .value = calls.futex_calls,
+                .unit = "calls"},
+               0);
+  }
 }
 
 void measure_idle(Report& report, const std::shared_ptr<Pool>& pool) {

@@ -83,5 +83,7 @@ void measure_hand_over(Report& report, const std::shared_ptr<mt_topo::Pool>& poo
 void measure_idle(Report& report, const std::shared_ptr<mt_topo::Pool>& pool);
 void measure_clients(Report& report, const std::shared_ptr<mt_topo::Pool>& pool);
 void measure_cycles(Report& report, const std::shared_ptr<mt_topo::Pool>& pool);
+// scheduler_queues.cpp: mailboxes and the strand beside moodycamel's queue.
+void measure_queues(Report& report);
 
 }  // namespace davit::bench

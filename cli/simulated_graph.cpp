@@ -11,13 +11,6 @@ const exec::GraphView& main_of(const DvtImage& image) {
   return image.view.graphs[image.view.main];
 }
 
-exec::Dependencies successors_of(const exec::GraphView& graph) {
-  const uint32_t n = graph.node_count;
-  return {.successor_offsets = {graph.succ_off, graph.succ_off + n + 1},
-          .successors = {graph.succ, graph.succ + graph.succ_off[n]},
-          .indegree = {graph.indegree, graph.indegree + n}};
-}
-
 }  // namespace
 
 simulation::HostGraph SimulatedGraph::as_compiled() const {
@@ -44,7 +37,7 @@ SimulatedGraph simulated_graph(const DvtImage& image, std::vector<double> cost_n
   made.reason = exec::reason_to_keep_in_order(image.view, *made.graph);
   made.dependencies = made.reason.empty()
                           ? exec::host_dependencies_of(image.view, *made.graph, false)
-                          : successors_of(*made.graph);
+                          : exec::successors_of(*made.graph);
   made.may_be_planned = exec::reason_to_stay_sequential(image.view, *made.graph).empty();
   made.cost_ns = std::move(cost_ns);
   return made;
@@ -56,7 +49,7 @@ SimulatedGraph simulated_graph(const DvtImage& image, const exec::GraphView& gra
   made.graph = &graph;
   made.reason = exec::reason_to_keep_device_in_order(image.view, *made.graph);
   made.dependencies = made.reason.empty() ? exec::device_dependencies_of(image.view, *made.graph)
-                                          : successors_of(*made.graph);
+                                          : exec::successors_of(*made.graph);
   made.device = std::move(recorded);
   for (uint32_t node = 0; node < made.graph->node_count; ++node) {
     const DvtDeviceNode kind = dvt_device_node(image.view.kernels[made.graph->kernel[node]]);

@@ -144,7 +144,7 @@ Status DvtExecutor::bind_input_tensor(uint32_t index, const DvtTensor& tensor, c
   if (view_.is_dynamic(port.value)) {
     auto* known = const_cast<DvtTensor*>(cells_[port.value].tensor);  // In our block.
     if (known->rank != shape.rank || std::memcmp(known->dims, shape.dims, sizeof shape.dims) != 0) {
-      shapes_valid_ = false;
+      shapes_valid_ = shapes_measured_ = false;
       *known = shape;
     }
     bindings_[index].bytes = shape.bytes;

@@ -17,7 +17,6 @@ std::vector<std::vector<uint32_t>> sources_of(const GraphView& graph) {
   return before;
 }
 
-constexpr const char* kBodies = "the graph has branches or loops";
 constexpr const char* kTooMuch = "too many values share memory";
 
 }  // namespace
@@ -41,6 +40,13 @@ Dependencies dependencies_from(std::vector<std::vector<uint32_t>>& before) {
   return made;
 }
 
+Dependencies successors_of(const GraphView& graph) {
+  const uint32_t n = graph.node_count;
+  return {.successor_offsets = {graph.succ_off, graph.succ_off + n + 1},
+          .successors = {graph.succ, graph.succ + graph.succ_off[n]},
+          .indegree = {graph.indegree, graph.indegree + n}};
+}
+
 Dependencies dependencies_behind(const Dependencies& all, uint32_t first) {
   const auto count = static_cast<uint32_t>(all.indegree.size());
   Dependencies made;
@@ -59,7 +65,7 @@ Dependencies dependencies_behind(const Dependencies& all, uint32_t first) {
 std::string reason_to_stay_sequential(const ImageView& image, const GraphView& graph) {
   const std::vector<DvtHostNode> host_kinds = host_nodes(image);
   for (uint32_t node = 0; node < graph.node_count; ++node) {
-    if (!graph.bodies_of(node).empty()) return kBodies;
+    if (!graph.bodies_of(node).empty()) return "the graph has branches or loops";
     if (host_kinds[graph.kernel[node]] != DVT_HOST_OTHER) return "shapes are set at run time";
     for (const auto values : {graph.inputs_of(node), graph.outputs_of(node)}) {
       for (const uint32_t value : values) {
@@ -77,7 +83,9 @@ Dependencies dependencies_of(const ImageView& image, const GraphView& graph) {
 
 std::string reason_to_keep_in_order(const ImageView& image, const GraphView& graph) {
   for (uint32_t node = 0; node < graph.node_count; ++node) {
-    if (!graph.bodies_of(node).empty()) return kBodies;
+    for (const uint32_t body : graph.bodies_of(node)) {
+      if (drives_device(image, image.graphs[body])) return "its bodies drive a device";
+    }
   }
   if (HostAccesses(image, graph, true).cost() > kSweepStepsMax) return kTooMuch;
   return "";

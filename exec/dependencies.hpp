@@ -29,6 +29,8 @@ struct Dependencies {
 };
 // From the nodes before each, which are changed.
 Dependencies dependencies_from(std::vector<std::vector<uint32_t>>& before);
+// Those of the image alone.
+Dependencies successors_of(const GraphView& graph);
 // Those of the nodes from `first` on, numbered from 0, when all nodes before it have run.
 Dependencies dependencies_behind(const Dependencies& all, uint32_t first);
 
@@ -47,9 +49,10 @@ inline mt_topo::PlanTables plan_tables(const GraphView& graph) {
           .waits = {graph.waits, graph.wait_off[n]}};
 }
 
-// Likewise for a graph on the host whose shapes may be set at run time. `heap_in_order`: memory of
-// the heap is taken and given back in the order of the image, so that it needs no more than there.
-// The image's kernels are resolved.
+// Likewise for a graph on the host, or a body, whose shapes may be set at run time and whose nodes
+// may run bodies: such a node waits as if it touched all that its bodies do. `heap_in_order`:
+// memory of the heap is taken and given back in the order of the image, so that it needs no more
+// than there. The image's kernels are resolved.
 std::string reason_to_keep_in_order(const ImageView& image, const GraphView& graph);
 Dependencies host_dependencies_of(const ImageView& image, const GraphView& graph,
                                   bool heap_in_order);
@@ -57,9 +60,9 @@ Dependencies host_dependencies_of(const ImageView& image, const GraphView& graph
 // Whether some node drives a device. The functions above are for graphs without.
 bool drives_device(const ImageView& image, const GraphView& graph);
 
-// Likewise for a graph that drives a device: without bodies, and whose relations are proved to end
-// (liveness.hpp). Where host nodes compute, or shapes are set at run time, rows have to name
-// launches before their Free: then whatever a launch waits for is before it, and they end.
+// Likewise for a graph that drives a device, whose relations are proved to end (liveness.hpp).
+// Where host nodes compute, or shapes are set at run time, rows have to name launches before their
+// Free: then whatever a launch waits for is before it, and they end.
 std::string reason_to_keep_device_in_order(const ImageView& image, const GraphView& graph);
 
 // Nodes that change memory of the device follow each other in the order of the image, and so do

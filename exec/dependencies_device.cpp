@@ -145,7 +145,6 @@ std::string reason_to_keep_device_in_order(const ImageView& image, const GraphVi
   bool only_device = true;
   for (uint32_t node = 0; node < graph.node_count; ++node) {
     const uint32_t kernel = graph.kernel[node];
-    if (!graph.bodies_of(node).empty()) return "the graph has branches or loops";
     if (!may_run_apart(kinds[kernel], host[kernel] != DVT_HOST_OTHER, graph.lane[node])) {
       return std::string("kernel ") + image.kernel_refs[kernel].name + " has an order of its own";
     }

@@ -38,7 +38,8 @@
  * body writes The executor chooses the gear that has the shapes which are bound, before the run.
  * Bodies of gears share the arena: one of them runs.
  *
- * Threads  As device_kernels.c: nodes of one executor, one at a time on the sequential loop.
+ * Threads  Who waits for whom on several workers: exec/host_accesses.hpp. A node and its bodies are
+ *          run once at a time.
  * Trust    See above; run() trusts what the verifier has proved.
  * Memory   Of heap values comes from DvtRuntime.memory (exec/value_memory.h).
  */

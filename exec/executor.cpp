@@ -35,12 +35,17 @@ namespace {
 
 using mt_topo::RealThreads;
 
+// The worker of the observed node that this thread runs or has run last; for bodies, whose caller
+// that is.
+thread_local uint32_t observed_worker = 0;
+
 // What is called around each node of an observed run.
 struct NodeObservation {
   const ImageView& view;
   const StepList& list;
   const Observer& observer;
-  uint32_t first = 0;  // The step that the list begins with here.
+  uint32_t first = 0;   // The step that the list begins with here.
+  uint32_t caller = 0;  // Which worker of the whole run is worker 0 of this one.
   // By worker, each on a line of its own.
   struct alignas(64) Worker {
     int64_t begin_ns;
@@ -50,6 +55,7 @@ struct NodeObservation {
   static void begin(void* self, uint32_t worker, uint32_t node) {
     auto& seen = *static_cast<NodeObservation*>(self);
     if (RunWatch* watch = seen.watch(); watch != nullptr) watch->begun(node);
+    observed_worker = worker == 0 ? seen.caller : worker;
     seen.workers[worker].begin_ns = RealThreads::now_ns();
   }
 
@@ -61,6 +67,8 @@ struct NodeObservation {
   static void end(void* self, uint32_t worker, uint32_t node, int32_t code) {
     const int64_t end_ns = RealThreads::now_ns();
     const auto& seen = *static_cast<NodeObservation*>(self);
+    // Again: the node may have run another executor.
+    observed_worker = worker == 0 ? seen.caller : worker;
     if (RunWatch* watch = seen.watch(); watch != nullptr && code == DVT_OK) watch->ended(node);
     if (seen.observer.call == nullptr) return;
     const GraphView& graph = *seen.list.graph;
@@ -77,7 +85,7 @@ struct NodeObservation {
         .begin_ns = seen.workers[worker].begin_ns,
         .end_ns = end_ns,
         .context = static_cast<const DvtContext*>(seen.list.steps[node].ctx),
-        .worker = worker,
+        .worker = observed_worker,
         .reserved = 0,
     };
     seen.observer.call(seen.observer.user, &event);
@@ -104,9 +112,23 @@ struct NodeObservation {
 
 size_t run_observed(const ImageView& view, const StepList& list, const Observer& observer,
                     uint32_t first, const DvtStepCheck* check, int32_t* code) {
-  NodeObservation seen{view, list, observer, first, {}};
+  NodeObservation seen{view, list, observer, first, 0, {}};
   const DvtStepTrace trace = {NodeObservation::begin_step, NodeObservation::end_step, &seen};
   return dvt_sequential_run_traced(list.steps + first, list.count - first, &trace, check, code);
+}
+
+size_t run_observed_body(const ImageView& view, const StepList& body, const Observer& observer,
+                         const DvtStepCheck* check, int32_t* code) {
+  NodeObservation seen{view, body, observer, 0, observed_worker, {}};
+  const DvtStepTrace trace = {NodeObservation::begin_step, NodeObservation::end_step, &seen};
+  return dvt_sequential_run_traced(body.steps, body.count, &trace, check, code);
+}
+
+mt_topo::Outcome run_observed_body(
+    const ImageView& view, const StepList& body, const Observer& observer,
+    const std::function<mt_topo::Outcome(const mt_topo::RunObserver&)>& run) {
+  NodeObservation seen{view, body, observer, 0, observed_worker, {}};
+  return run({NodeObservation::begin, NodeObservation::end, &seen});
 }
 
 }  // namespace davit::exec
@@ -126,6 +148,7 @@ DvtExecutor::~DvtExecutor() {
   // dvt_executor_unload() is there for those who want to see its errors.
   const Status dropped = unload();
   (void)dropped;
+  pthread_mutex_destroy(&heap_lock_);
 }
 
 Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
@@ -155,16 +178,28 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   if (Status status = executor->create_heap(options); !status.ok()) return status;
   if (Status status = executor->choose_device(options); !status.ok()) return status;
   if (Status status = executor->create_device_pools(options); !status.ok()) return status;
-  auto parallel = davit::exec::Parallel::create(image.view, *executor->main_.graph,
-                                                executor->main_.steps, options);
-  if (!parallel.ok()) return std::move(parallel.status());
-  executor->parallel_ = std::move(*parallel);
-  if (Status status = executor->create_gear_schedules(options); !status.ok()) return status;
+  if (Status status = executor->create_parallel(options); !status.ok()) return status;
   if (Status status = executor->load(); !status.ok()) return status;
   DvtScheduleInfo info;
   executor->schedule(info);
   executor->trace_ = davit::exec::EnvironmentTrace::from_environment(image, info.workers);
   return executor;
+}
+
+Status DvtExecutor::create_parallel(const DvtExecutorOptions& options) {
+  std::vector<const DvtStep*> steps;
+  for (const StepList& body : bodies_) steps.push_back(body.steps);
+  steps[view_.main] = main_.steps;
+  auto parallel = davit::exec::Parallel::create(view_, view_.main, steps, options);
+  if (!parallel.ok()) return std::move(parallel.status());
+  parallel_ = std::move(*parallel);
+  if (Status status = create_gear_schedules(steps, options); !status.ok()) return status;
+  // The memory lanes of bodies and of Main are several.
+  const bool shares =
+      parallel_.active() || std::ranges::any_of(gear_parallels_, &davit::exec::Parallel::active);
+  if (shares && flow_node_count_ > 0) runtime_->memory.lock = &heap_lock_;
+  build_flow_runtimes();
+  return {};
 }
 
 // What images may say and executors cannot do.
@@ -280,16 +315,23 @@ std::string DvtExecutor::describe_waits() const {
   return watch == nullptr ? "no run was watched" : watch->describe();
 }
 
-// The steps of a list behind its leading shape nodes. Not for graphs with bodies.
+// The steps of a list behind its leading shape nodes, and the bodies they run.
 davit::mt_topo::Outcome DvtExecutor::run_scheduled(const StepList& list,
                                                    davit::exec::Parallel& parallel,
                                                    const RunRequest& request) {
-  if (request.observer == nullptr) return parallel.run(request.control, nullptr);
-  using davit::exec::NodeObservation;
-  NodeObservation seen{view_, list, *request.observer, parallel.first(), {}};
-  const davit::mt_topo::RunObserver observer = {NodeObservation::begin_behind,
-                                                NodeObservation::end_behind, &seen};
-  return parallel.run(request.control, &observer);
+  sharing_ = &parallel;
+  davit::mt_topo::Outcome outcome;
+  if (request.observer == nullptr) {
+    outcome = parallel.run(request.control, nullptr);
+  } else {
+    using davit::exec::NodeObservation;
+    NodeObservation seen{view_, list, *request.observer, parallel.first(), 0, {}};
+    const davit::mt_topo::RunObserver observer = {NodeObservation::begin_behind,
+                                                  NodeObservation::end_behind, &seen};
+    outcome = parallel.run(request.control, &observer);
+  }
+  sharing_ = nullptr;
+  return outcome;
 }
 
 // Main without its leading shape nodes, by the schedule.
@@ -297,17 +339,24 @@ Status DvtExecutor::run_main_parallel(const RunRequest& request) {
   runtime_->names = main_.names;
   runtime_->costs = main_.costs;
   runtime_->node_count = main_.count;
+  request_ = &request;
   const davit::mt_topo::Outcome outcome = run_scheduled(main_, parallel_, request);
   has_run_ = outcome.code == DVT_OK;
   if (has_run_) return {};
-  if (outcome.node == davit::mt_topo::kNoNode) return limit_error(outcome.code);
+  const bool is_limit = outcome.code == DVT_CANCELLED || outcome.code == DVT_TIMEOUT;
+  const bool in_body = limit_reached_.exchange(false, std::memory_order_relaxed);
+  if (outcome.node == davit::mt_topo::kNoNode || (is_limit && in_body)) {
+    forget_failure();
+    return limit_error(outcome.code);
+  }
   return node_error(main_, outcome.node + parallel_.first(), outcome.code, DVT_STAGE_RUN);
 }
 
 // Before a parallel run whose shapes are not those of the run before. Shape nodes run in order,
 // before anybody computes.
 Status DvtExecutor::run_shape_nodes(const RunRequest& request) {
-  if (heap_ != nullptr) parallel_.shapes_changed();
+  // After a failure they are computed again, but are what they were.
+  if (heap_ != nullptr && !std::exchange(shapes_measured_, true)) parallel_.shapes_changed();
   StepList leading = main_;
   leading.count = parallel_.first();
   return leading.count == 0 ? Status() : run_steps(leading, DVT_STAGE_RUN, request);
@@ -341,10 +390,7 @@ Status DvtExecutor::run_main(const RunRequest& request) {
 void DvtExecutor::end_run() {
   runtime_->memory.active = nullptr;
   if (has_run_) return;
-  runtime_->reason[0] = '\0';
-  runtime_->memory.failed = nullptr;
-  failed_graph_ = kNone;
-  limit_reached_ = false;
+  forget_failure();
   if (heap_ != nullptr) return_heap_values();
 }
 
@@ -359,7 +405,8 @@ int32_t DvtExecutor::may_go_on(void* self) {
              davit::mt_topo::RealThreads::now_ns() >= control.deadline_ns) {
     code = DVT_TIMEOUT;
   }
-  executor.limit_reached_ = code != DVT_OK;
+  // Of several workers in bodies, each looks.
+  if (code != DVT_OK) executor.limit_reached_.store(true, std::memory_order_relaxed);
   return code;
 }
 
@@ -374,7 +421,7 @@ Status DvtExecutor::run_steps(const StepList& list, DvtStage stage, const RunReq
   runtime_->costs = list.costs;
   runtime_->node_count = list.count;
   request_ = &request;
-  limit_reached_ = false;
+  limit_reached_.store(false, std::memory_order_relaxed);
   const DvtStepCheck asked = {may_go_on, this};
   const DvtStepCheck* const check = request.control.limited() ? &asked : nullptr;
   int32_t code = DVT_OK;
@@ -389,15 +436,33 @@ Status DvtExecutor::run_steps(const StepList& list, DvtStage stage, const RunReq
   return code == DVT_OK ? Status() : node_error(list, done, code, stage);
 }
 
-Status DvtExecutor::node_error(const StepList& list, size_t node, DvtCode code, DvtStage stage) {
-  // A node with bodies failed because of a node inside.
-  const uint32_t inner = std::exchange(failed_graph_, kNone);
-  if (inner != kNone && failed_node_ == davit::mt_topo::kNoNode) {
-    limit_reached_ = false;
-    return limit_error(code);
+void DvtExecutor::find_failed_node(const StepList*& list, uint32_t& node) const {
+  for (;;) {
+    const auto bodies = list->graph->bodies_of(node);
+    const auto failed = std::find_if(bodies.begin(), bodies.end(),
+                                     [&](uint32_t body) { return failed_at_[body] != kNone; });
+    if (failed == bodies.end()) return;
+    list = &bodies_[*failed];
+    node = failed_at_[*failed];
   }
-  const davit::exec::GraphView& graph = inner == kNone ? *list.graph : view_.graphs[inner];
-  const auto id = static_cast<uint32_t>(inner == kNone ? node : failed_node_);
+}
+
+// What nodes and bodies that failed have left; also those that were not the first to.
+void DvtExecutor::forget_failure() {
+  std::ranges::fill(failed_at_, kNone);
+  limit_reached_.store(false, std::memory_order_relaxed);
+  auto* const runtimes = block_.at<DvtRuntime>(layout_.flow_runtimes);
+  runtime_->memory.failed = nullptr;
+  for (size_t i = 0; i < flow_node_count_; ++i) runtimes[i].memory.failed = nullptr;
+  std::memset(runtime_->reason, 0,
+              (flow_node_count_ + 1) * davit::exec::kReasons * davit::exec::kReasonBytes);
+}
+
+Status DvtExecutor::node_error(const StepList& list, size_t node, DvtCode code, DvtStage stage) {
+  const StepList* inner = &list;
+  auto id = static_cast<uint32_t>(node);
+  find_failed_node(inner, id);
+  const davit::exec::GraphView& graph = *inner->graph;
   std::string kernel = view_.kernel_refs[graph.kernel[id]].name;
   if (const uint32_t device_kernel = graph.device_kernel_of(id); device_kernel != kNone) {
     kernel.append("(").append(view_.kernel_refs[device_kernel].name).append(")");
@@ -408,8 +473,10 @@ Status DvtExecutor::node_error(const StepList& list, size_t node, DvtCode code, 
                      .node = view_.strings[graph.origin_of(id)],
                      .op = view_.strings[graph.op_of(id)]};
   if (detail.op.empty()) detail.op = kernel;
-  if (std::exchange(limit_reached_, false)) {
+  DvtRuntime& runtime = *static_cast<const DvtContext*>(inner->steps[id].ctx)->runtime;
+  if (limit_reached_.load(std::memory_order_relaxed)) {
     detail.message = limit_error(code).detail().message + "; this node would have been next";
+    forget_failure();
     return Status(std::move(detail));
   }
   if (code < DVT_OK || code > DVT_INTERNAL) {
@@ -417,14 +484,13 @@ Status DvtExecutor::node_error(const StepList& list, size_t node, DvtCode code, 
     detail.code = DVT_KERNEL_FAILED;
     detail.got = "code " + std::to_string(code);
   }
-  if (code == DVT_OUT_OF_MEMORY && runtime_->memory.failed != nullptr) {
-    explain_shortage(detail);
+  if (code == DVT_OUT_OF_MEMORY && runtime.memory.failed != nullptr) {
+    explain_shortage(runtime.memory, detail);
   } else {
-    const char* reason = runtime_->reason + graph.lane[id] * runtime_->reason_bytes;
-    if (*reason == '\0') reason = runtime_->reason;
+    const char* reason = runtime.reason + graph.lane[id] * runtime.reason_bytes;
+    if (*reason == '\0') reason = runtime.reason;
     detail.message.append(": ").append(*reason != '\0' ? reason : davit::code_name(detail.code));
-    // Said once; the next failure has its own.
-    std::memset(runtime_->reason, 0, davit::exec::kReasons * runtime_->reason_bytes);
   }
+  forget_failure();  // Said once; the next failure has its own.
   return Status(std::move(detail));
 }

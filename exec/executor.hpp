@@ -14,11 +14,13 @@
 //          A run allocates nothing unless it fails.
 #pragma once
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -87,6 +89,13 @@ struct RunRequest {
 // dvt_sequential_run_checked(); `check` may be null.
 size_t run_observed(const ImageView& view, const StepList& list, const Observer& observer,
                     uint32_t first, const DvtStepCheck* check, int32_t* code);
+// The same of a body, inside an observed node: what is reported is of that node's worker ...
+size_t run_observed_body(const ImageView& view, const StepList& body, const Observer& observer,
+                         const DvtStepCheck* check, int32_t* code);
+// ... or, where `run` shares it, of that and of its helpers.
+mt_topo::Outcome run_observed_body(
+    const ImageView& view, const StepList& body, const Observer& observer,
+    const std::function<mt_topo::Outcome(const mt_topo::RunObserver&)>& run);
 
 struct DeviceDeleter {
   void operator()(DvtDevice* device) const { dvt_cpu_device_destroy(device); }
@@ -155,13 +164,19 @@ struct DvtExecutor {
   [[nodiscard]] const DvtOutputSlot* trusted_slot(const davit::exec::GraphView& graph,
                                                   uint32_t node) const;
   void build_flow_nodes(const davit::exec::StepList& list);
+  void build_flow_runtimes();
   static DvtCode run_body(DvtRuntime* runtime, const DvtBody* body);
-  DvtCode run_steps_of_body(const DvtBody& body);
   // exec/executor_gears.cpp: gears whose bodies drive a device.
-  davit::Status create_gear_schedules(const DvtExecutorOptions& options);
+  davit::Status create_gear_schedules(std::span<const DvtStep* const> steps,
+                                      const DvtExecutorOptions& options);
+  [[nodiscard]] bool is_in_place_of_main(uint32_t graph) const;
   [[nodiscard]] bool is_device_gear(const DvtBody* body) const;
-  DvtCode run_device_gear(const DvtBody& body);
-  DvtCode run_gear_apart(const davit::exec::StepList& list, davit::exec::Parallel& parallel);
+  DvtCode run_device_gear(DvtRuntime& runtime, const DvtBody& body, uint32_t& failed);
+  DvtCode run_gear_apart(DvtRuntime& runtime, const davit::exec::StepList& list,
+                         davit::exec::Parallel& parallel, uint32_t& failed);
+  // `failed`: the node of a code that is not DVT_OK.
+  DvtCode run_body_in_order(const davit::exec::StepList& body, uint32_t& failed);
+  DvtCode run_body_shared(uint32_t graph, uint32_t& failed);
 
   // exec/executor_memory.cpp.
   struct AllocatorDeleter {
@@ -180,7 +195,7 @@ struct DvtExecutor {
   [[nodiscard]] const DvtAllocator* allocator_of(DvtMemoryPool pool) const;
   // For texts: whose work a value's memory is for.
   [[nodiscard]] const char* owner_of(uint32_t value) const;
-  void explain_shortage(davit::ErrorDetail& detail);
+  static void explain_shortage(DvtValueMemory& memory, davit::ErrorDetail& detail);
   void return_heap_values();
 
   // exec/executor_segments.cpp: memory of the caller's on the device, and variables.
@@ -195,6 +210,7 @@ struct DvtExecutor {
   void end_variable(uint32_t slot);
   void turn_variables();
 
+  davit::Status create_parallel(const DvtExecutorOptions& options);
   davit::Status choose_device(const DvtExecutorOptions& options);
   [[nodiscard]] davit::Status check_bodies() const;
   davit::Status load();
@@ -225,6 +241,9 @@ struct DvtExecutor {
   [[nodiscard]] davit::Status limit_error(DvtCode code) const;
   davit::Status node_error(const davit::exec::StepList& list, size_t node, DvtCode code,
                            DvtStage stage);
+  // The innermost one, when a node of a body is why `node` of `list` failed.
+  void find_failed_node(const davit::exec::StepList*& list, uint32_t& node) const;
+  void forget_failure();
   davit::Status run_traced(const davit::exec::RunRequest& request);
   davit::Status run_main(const davit::exec::RunRequest& request);
   void end_run();
@@ -261,23 +280,28 @@ struct DvtExecutor {
   davit::exec::StepList init_, main_, deinit_;
   // By graph; empty for graphs that are no body.
   std::pmr::vector<davit::exec::StepList> bodies_{&host_memory_};
+  // By graph: of the node that runs a body, its place among all such nodes and 1; 0: no body.
+  std::pmr::vector<uint32_t> runner_{&host_memory_};
+  pthread_mutex_t heap_lock_ = PTHREAD_MUTEX_INITIALIZER;
   std::pmr::vector<davit::exec::Variable> variables_{&host_memory_};
 
   Allocator heap_;
   // Main's leading shape nodes have run for the shapes that are bound.
   bool shapes_valid_ = false;
+  bool shapes_measured_ = false;   // What schedulers have measured is of the inputs' shapes.
   uint32_t shape_node_count_ = 0;  // InferShape nodes of all graphs.
   // Places of layout_ that are taken, while they are being filled in.
   uint64_t memo_bytes_ = 0;
   size_t flow_node_count_ = 0, body_count_ = 0;
   uint32_t collected_count_ = 0;
   DvtFlowNode* gears_ = nullptr;  // The record of the SelectGear; null without gears.
-  // Of the run in progress: what it was given, whether a limit has ended it, and the innermost node
-  // of a body that failed.
+  // Of the run in progress: what it was given, whether a limit has ended it or a body, and, by
+  // graph, the node of a body that failed.
   const davit::exec::RunRequest* request_ = nullptr;
-  bool limit_reached_ = false;
-  uint32_t failed_graph_ = davit::exec::kNone;
-  size_t failed_node_ = 0;
+  // On several workers: who runs Main, or the gear, and its bodies; null: in order.
+  davit::exec::Parallel* sharing_ = nullptr;
+  std::atomic<bool> limit_reached_{false};
+  std::pmr::vector<uint32_t> failed_at_{&host_memory_};
 
   std::unique_ptr<DvtDevice, davit::exec::DeviceDeleter> own_device_;
   DvtCode return_code_ = DVT_OK;  // The first failure of the device to take back what was cached.

@@ -158,8 +158,7 @@ const char* DvtExecutor::owner_of(uint32_t value) const {
   return view_.value_name(value);
 }
 
-void DvtExecutor::explain_shortage(davit::ErrorDetail& detail) {
-  DvtValueMemory& memory = runtime_->memory;
+void DvtExecutor::explain_shortage(DvtValueMemory& memory, davit::ErrorDetail& detail) {
   DvtError error{};
   dvt_allocator_explain(std::exchange(memory.failed, nullptr), memory.failed_bytes,
                         memory.failed_value, &error);

@@ -9,14 +9,17 @@ namespace davit::exec {
 
 HostAccesses::HostAccesses(const ImageView& image, const GraphView& graph, bool heap_in_order)
     : image_(image),
-      graph_(graph),
+      graph_(&graph),
       host_(host_nodes(image)),
       device_(verify::device_nodes(image)),
       memory_(image.values.count),
       heap_in_order_(heap_in_order),
       sweep_(graph.node_count) {
   std::iota(memory_.begin(), memory_.end(), 0U);
-  for (uint32_t node = 0; node < graph.node_count; ++node) add(node);
+  for (uint32_t node = 0; node < graph.node_count; ++node) {
+    sweep_.next_node();
+    add(node);
+  }
 }
 
 Range HostAccesses::data(uint32_t value) const {
@@ -34,17 +37,16 @@ Range HostAccesses::cell(uint32_t value) const {
 }
 
 void HostAccesses::add(uint32_t node) {
-  sweep_.next_node();
   if (add_host_node(node)) return;
-  if (device_[graph_.kernel[node]] != DVT_NODE_OTHER) return add_device_node(node);
+  if (device_[graph_->kernel[node]] != DVT_NODE_OTHER) return add_device_node(node);
   compute(node);
 }
 
 // False: it is another node.
 bool HostAccesses::add_host_node(uint32_t node) {
-  const auto inputs = graph_.inputs_of(node);
-  const auto outputs = graph_.outputs_of(node);
-  switch (host_[graph_.kernel[node]]) {
+  const auto inputs = graph_->inputs_of(node);
+  const auto outputs = graph_->outputs_of(node);
+  switch (host_[graph_->kernel[node]]) {
     case DVT_HOST_INFER_SHAPE:
       infer(node);
       return true;
@@ -72,15 +74,43 @@ bool HostAccesses::add_host_node(uint32_t node) {
       read_shape(inputs[0]);
       write_shape(outputs[0]);
       return true;
+    case DVT_HOST_IF:
+    case DVT_HOST_LOOP:
+    case DVT_HOST_SELECT_GEAR:
+      run_bodies(node);
+      return true;
     default:
       return false;
   }
 }
 
+// Which bodies run, and how often, is not known; a Loop also moves data between its outputs.
+void HostAccesses::run_bodies(uint32_t node) {
+  for (const uint32_t value : graph_->inputs_of(node)) {
+    read_shape(value);
+    read_cell(value);
+    read_data(value);
+  }
+  for (const uint32_t value : graph_->outputs_of(node)) {
+    write_shape(value);
+    write_cell(value);
+    write_data(value);
+  }
+  if (heap_in_order_) take_turn(Turn::kHeap);
+  const GraphView* const around = graph_;
+  ++around_;
+  for (const uint32_t body : around->bodies_of(node)) {
+    graph_ = &image_.graphs[body];
+    for (uint32_t inner = 0; inner < graph_->node_count; ++inner) add(inner);
+  }
+  --around_;
+  graph_ = around;
+}
+
 // The target's kernel looks at shapes, at the data of some inputs, and where they are.
 void HostAccesses::infer(uint32_t node) {
-  const DvtKernel& kernel = *image_.kernels[shape_node_facts(image_, graph_, node).kernel];
-  const auto inputs = graph_.inputs_of(node);
+  const DvtKernel& kernel = *image_.kernels[shape_node_facts(image_, *graph_, node).kernel];
+  const auto inputs = graph_->inputs_of(node);
   for (size_t i = 0; i < inputs.size(); ++i) {
     read_shape(inputs[i]);
     read_cell(inputs[i]);
@@ -88,14 +118,14 @@ void HostAccesses::infer(uint32_t node) {
       read_data(inputs[i]);
     }
   }
-  for (const uint32_t value : graph_.outputs_of(node)) write_shape(value);
+  for (const uint32_t value : graph_->outputs_of(node)) write_shape(value);
   take_turn(Turn::kReason);  // And the scratch that all of them share.
 }
 
 void HostAccesses::add_device_node(uint32_t node) {
-  const auto inputs = graph_.inputs_of(node);
-  const auto outputs = graph_.outputs_of(node);
-  switch (device_[graph_.kernel[node]]) {
+  const auto inputs = graph_->inputs_of(node);
+  const auto outputs = graph_->outputs_of(node);
+  switch (device_[graph_->kernel[node]]) {
     case DVT_NODE_ALLOC:
       read_shape(outputs[0]);
       write_cell(outputs[0]);
@@ -139,15 +169,15 @@ void HostAccesses::add_device_node(uint32_t node) {
 }
 
 void HostAccesses::compute(uint32_t node) {
-  const uint32_t flags = image_.kernel_refs[graph_.kernel[node]].flags;
+  const uint32_t flags = image_.kernel_refs[graph_->kernel[node]].flags;
   const bool shape_only = (flags & DVT_KERNEL_SHAPE_ONLY) != 0;
-  for (const uint32_t value : graph_.inputs_of(node)) {
+  for (const uint32_t value : graph_->inputs_of(node)) {
     read_shape(value);
     if (shape_only) continue;
     read_cell(value);
     read_data(value);
   }
-  for (const uint32_t value : graph_.outputs_of(node)) {
+  for (const uint32_t value : graph_->outputs_of(node)) {
     read_cell(value);
     write_data(value);
     if ((flags & DVT_KERNEL_SHAPES_OUTPUTS) != 0) {
@@ -166,9 +196,9 @@ void HostAccesses::run(std::vector<std::vector<uint32_t>>& before) {
 // An AllocHost waits for what its node waits for, as far as that comes before it.
 void HostAccesses::allocate_late(std::vector<std::vector<uint32_t>>& before) const {
   std::vector<uint32_t> allocated_by(image_.values.count, kNone);
-  for (uint32_t node = 0; node < graph_.node_count; ++node) {
-    const DvtHostNode kind = host_[graph_.kernel[node]];
-    for (const uint32_t value : graph_.outputs_of(node)) {
+  for (uint32_t node = 0; node < graph_->node_count; ++node) {
+    const DvtHostNode kind = host_[graph_->kernel[node]];
+    for (const uint32_t value : graph_->outputs_of(node)) {
       if (value == kNone) continue;
       if (kind == DVT_HOST_ALLOC) allocated_by[value] = node;
       const uint32_t alloc = allocated_by[value];

@@ -6,11 +6,11 @@
 //   turn    what one node of a kind uses at a time
 //
 // Memory of a device is not among it, and launches are given their operands' addresses in the order
-// of the lanes (dependencies_device.cpp).
+// of the lanes (dependencies_device.cpp). A node that runs bodies touches what all nodes of all its
+// bodies do.
 //
 // Threads  One.
-// Trust    The image is verified, its kernels are resolved when shapes are set at run time, and no
-//          node runs bodies.
+// Trust    The image is verified, its kernels are resolved when shapes are set at run time.
 // Memory   A few words per operand, while it lives.
 #pragma once
 
@@ -37,6 +37,7 @@ class HostAccesses {
  private:
   void add(uint32_t node);
   bool add_host_node(uint32_t node);
+  void run_bodies(uint32_t node);
   void add_device_node(uint32_t node);
   void infer(uint32_t node);
   void compute(uint32_t node);
@@ -68,10 +69,15 @@ class HostAccesses {
     if (value != kNone) sweep_.write(data(value));
   }
   enum class Turn : uint8_t { kReason, kHeap };
-  void take_turn(Turn turn) { sweep_.write(place_of(Place::kTurn, static_cast<uint64_t>(turn))); }
+  void take_turn(Turn turn) {
+    // Bodies fail with words of their own (DvtRuntime.reason).
+    if (turn == Turn::kReason && around_ > 0) return;
+    sweep_.write(place_of(Place::kTurn, static_cast<uint64_t>(turn)));
+  }
 
   const ImageView& image_;
-  const GraphView& graph_;
+  const GraphView* graph_;  // Whose nodes are being added: the one that is asked about, or a body.
+  uint32_t around_ = 0;     // Graphs around it.
   const std::vector<DvtHostNode> host_;      // Per kernel of the image.
   const std::vector<DvtDeviceNode> device_;  // The same.
   std::vector<uint32_t> memory_;  // Per value: the one whose memory it has; of references, another.

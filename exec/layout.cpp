@@ -200,10 +200,13 @@ Result<Layout> lay_out(const ImageView& image) {
   const bool allocates = layout.uses_heap || layout.uses_device;
   layout.blocks = cursor.take<uint64_t>(allocates ? image.values.count : 0);
   layout.shapes = cursor.take<DvtTensor>(dynamic.values);
-  layout.scratch = cursor.take<DvtTensor>(dynamic.scratch);
+  layout.scratch = cursor.take<DvtTensor>(dynamic.scratch * (dynamic.flow_nodes + 1));
+  layout.scratch_tensors = dynamic.scratch;
+  layout.flow_node_count = dynamic.flow_nodes;
   layout.shape_nodes = cursor.take<DvtShapeNode>(dynamic.shape_nodes);
   layout.memos = cursor.take(dynamic.memo_bytes, 1, 8);
   layout.flow_nodes = cursor.take<DvtFlowNode>(dynamic.flow_nodes);
+  layout.flow_runtimes = cursor.take<DvtRuntime>(dynamic.flow_nodes);
   layout.bodies = cursor.take<DvtBody>(dynamic.bodies);
   layout.capacities = cursor.take<uint64_t>(dynamic.collected);
   layout.declared = cursor.take<DvtTensor>(dynamic.collected);
@@ -213,7 +216,7 @@ Result<Layout> lay_out(const ImageView& image) {
   layout.events = cursor.take<DvtEvent*>(image.event_count);
   layout.unjoined = cursor.take<uint8_t>(image.stream_count);
   layout.launch = cursor.take(layout.launch_bytes, 1, 16);
-  layout.reason = cursor.take(kReasonBytes, kReasons, 1);
+  layout.reason = cursor.take(dynamic.flow_nodes + 1, kReasons * kReasonBytes, 1);
   layout.total = cursor.end();
   if (cursor.overflowed()) {
     return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -59,8 +60,10 @@ std::string reason_to_keep_device(const ImageView& image, const GraphView& graph
 
 }  // namespace
 
-Result<Parallel> Parallel::create(const ImageView& image, const GraphView& graph,
-                                  const DvtStep* steps, const DvtExecutorOptions& options) {
+Result<Parallel> Parallel::create(const ImageView& image, uint32_t id,
+                                  std::span<const DvtStep* const> steps,
+                                  const DvtExecutorOptions& options) {
+  const GraphView& graph = image.graphs[id];
   Parallel made;
   if (Status status = check_options(options, graph); !status.ok()) return status;
   if (options.schedule == DVT_SCHEDULE_SEQUENTIAL) made.reason_ = "asked for";
@@ -81,7 +84,7 @@ Result<Parallel> Parallel::create(const ImageView& image, const GraphView& graph
   made.first_ = graph.shape_nodes;
   const Dependencies dependencies = dependencies_behind(all, made.first_);
   const mt_topo::Tables tables = {
-      .steps = {steps + made.first_, graph.node_count - made.first_},
+      .steps = {steps[id] + made.first_, graph.node_count - made.first_},
       .successor_offsets = dependencies.successor_offsets,
       .successors = dependencies.successors,
       .indegree = dependencies.indegree,
@@ -100,8 +103,70 @@ Result<Parallel> Parallel::create(const ImageView& image, const GraphView& graph
       {.mode = mode_of(options.schedule), .workers = options.workers_max});
   if (!scheduler.ok()) return std::move(scheduler.status());
   made.scheduler_ = std::move(*scheduler);
+  made.bodies_.resize(image.graphs.size());
+  made.around_.assign(image.graphs.size(), kNone);
+  if (Status status = made.create_bodies(image, id, steps, options); !status.ok()) {
+    return status;
+  }
   if (options.schedule == DVT_SCHEDULE_AUTO) made.remark_ = schedule_remark(graph, workers);
   return made;
+}
+
+// A body whose dependencies would cost too much to find stays in order.
+Status Parallel::create_body(const ImageView& image, uint32_t id, const DvtStep* steps,
+                             const DvtExecutorOptions& options) {
+  const GraphView& body = image.graphs[id];
+  // As for Main.
+  const bool heap_in_order = options.heap_bytes_max != 0 || deferred_ != nullptr;
+  const bool shared = reason_to_keep_in_order(image, body).empty();
+  const Dependencies dependencies =
+      shared ? host_dependencies_of(image, body, heap_in_order) : successors_of(body);
+  const mt_topo::Tables tables = {.steps = {steps, body.node_count},
+                                  .successor_offsets = dependencies.successor_offsets,
+                                  .successors = dependencies.successors,
+                                  .indegree = dependencies.indegree,
+                                  .lane = {body.lane, body.node_count},
+                                  .priority = {},
+                                  .may_suspend = false};
+  mt_topo::Mode mode = options.schedule == DVT_SCHEDULE_DYNAMIC ? mt_topo::Mode::kDynamic
+                                                                : mt_topo::Mode::kAutomatic;
+  if (!shared) mode = mt_topo::Mode::kSequential;
+  auto scheduler = mt_topo::Scheduler::create(tables, nullptr, options.pool->pool,
+                                              {.mode = mode, .workers = options.workers_max});
+  if (!scheduler.ok()) return std::move(scheduler.status());
+  bodies_[id] = std::move(*scheduler);
+  return {};
+}
+
+// Of a graph, and of those inside.
+Status Parallel::create_bodies(const ImageView& image, uint32_t graph,
+                               std::span<const DvtStep* const> steps,
+                               const DvtExecutorOptions& options) {
+  const GraphView& around = image.graphs[graph];
+  for (uint32_t node = 0; node < around.node_count; ++node) {
+    for (const uint32_t body : around.bodies_of(node)) {
+      around_[body] = graph;
+      if (Status status = create_body(image, body, steps[body], options); !status.ok()) {
+        return status;
+      }
+      if (Status status = create_bodies(image, body, steps, options); !status.ok()) return status;
+    }
+  }
+  return {};
+}
+
+bool Parallel::has_failed_around(uint32_t graph) const noexcept {
+  for (uint32_t around = around_[graph]; around_[around] != kNone; around = around_[around]) {
+    if (bodies_[around]->has_failed()) return true;
+  }
+  return scheduler_->has_failed();
+}
+
+void Parallel::shapes_changed() noexcept {
+  scheduler_->forget();
+  for (const auto& body : bodies_) {
+    if (body != nullptr) body->forget();
+  }
 }
 
 void Parallel::describe(DvtScheduleInfo& out) const {
@@ -116,7 +181,21 @@ void Parallel::describe(DvtScheduleInfo& out) const {
     out.workers = scheduler_->workers();
     reason = choice.reason;
   }
-  std::snprintf(out.reason, sizeof out.reason, "%s%s", reason, remark_.c_str());
+  std::snprintf(out.reason, sizeof out.reason, "%s%s%s", reason, remark_.c_str(),
+                describe_bodies().c_str());
+}
+
+// How bodies ran last, if they have run.
+std::string Parallel::describe_bodies() const {
+  std::map<std::string, uint32_t> modes;
+  for (const auto& body : bodies_) {
+    if (body != nullptr) ++modes[mt_topo::mode_name(body->choice().mode)];
+  }
+  std::string text;
+  for (const auto& [mode, count] : modes) {
+    text += (text.empty() ? "; bodies: " : ", ") + std::to_string(count) + " " + mode;
+  }
+  return text;
 }
 
 }  // namespace davit::exec

@@ -1,12 +1,19 @@
-// parallel.hpp: Main on several workers, by the image's schedule or as nodes become ready.
+// parallel.hpp: Main on several workers, by the image's schedule or as nodes become ready, and the
+// bodies of its branches and loops.
 //
-// Threads  One run at a time.
+// A body is a graph with a scheduler of its own on the same pool. The worker that runs the node of
+// a body is the caller of the body's run, so nobody waits in a circle (scheduler.hpp); other nodes
+// of Main, and other bodies, go on meanwhile.
+//
+// Threads  One run at a time, and one of each body, by any thread, within one of Main.
 // Trust    The image is verified. What is not safe to share stays sequential, with a reason.
 // Memory   Tables at load; a run allocates nothing.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "davit/davit.h"
 #include "exec/deferred_frees.hpp"
@@ -18,9 +25,11 @@ namespace davit::exec {
 // A graph's scheduler, or why there is none.
 class Parallel {
  public:
-  // Of Main, or a gear in its place; `steps` are the graph's, and stay where they are.
-  static Result<Parallel> create(const ImageView& image, const GraphView& graph,
-                                 const DvtStep* steps, const DvtExecutorOptions& options);
+  // Of Main, or of a gear in its place. `steps`: by graph, those of Main and of bodies; they stay
+  // where they are.
+  static Result<Parallel> create(const ImageView& image, uint32_t graph,
+                                 std::span<const DvtStep* const> steps,
+                                 const DvtExecutorOptions& options);
 
   // Of an image that drives a device: Frees that may be ahead of Launches. Else null.
   [[nodiscard]] DeferredFrees* deferred() const { return deferred_.get(); }
@@ -29,7 +38,7 @@ class Parallel {
   // The first node that it runs; those before it, which set shapes, are the caller's.
   [[nodiscard]] uint32_t first() const { return first_; }
   // What was measured does not hold any more.
-  void shapes_changed() noexcept { scheduler_->forget(); }
+  void shapes_changed() noexcept;
   // Nodes are counted from first().
   mt_topo::Outcome run(const mt_topo::RunControl& control,
                        const mt_topo::RunObserver* observer) noexcept {
@@ -37,12 +46,30 @@ class Parallel {
   }
   void describe(DvtScheduleInfo& out) const;
 
+  // Of one of Main's bodies, or of one inside.
+  mt_topo::Outcome run_body(uint32_t graph, const mt_topo::RunControl& control,
+                            const mt_topo::RunObserver* observer) noexcept {
+    return bodies_[graph]->run(control, observer);
+  }
+  // Whether the run of a graph around the body has failed, so that there is no use in going on. By
+  // who runs the body's node.
+  [[nodiscard]] bool has_failed_around(uint32_t graph) const noexcept;
+
  private:
+  Status create_body(const ImageView& image, uint32_t id, const DvtStep* steps,
+                     const DvtExecutorOptions& options);
+  Status create_bodies(const ImageView& image, uint32_t graph,
+                       std::span<const DvtStep* const> steps, const DvtExecutorOptions& options);
+  [[nodiscard]] std::string describe_bodies() const;
+
   std::string reason_ = "no pool of workers was given";  // While not active.
   std::string remark_;  // What else is to be said of the image's schedule.
   uint32_t first_ = 0;
   std::unique_ptr<mt_topo::Scheduler> scheduler_;
   std::unique_ptr<DeferredFrees> deferred_;
+  // By graph; null: no body that Main leads to.
+  std::vector<std::unique_ptr<mt_topo::Scheduler>> bodies_;
+  std::vector<uint32_t> around_;  // By graph: the one that has its node; kNone of Main.
 };
 
 }  // namespace davit::exec

@@ -1,9 +1,11 @@
 /* runtime.h: what kernels that drive a device (exec/device_kernels.c) find behind
  * DvtContext.runtime. Pure compute kernels never look at it.
  *
- * Threads  One per executor. Fields are fixed at load, but for streams[] and events[], which Init
- *          fills and DeInit empties, `deferred`, which is there in runs on several workers, and
- *          `reason`, written by failing nodes: device nodes that of their lane, others the first.
+ * Threads  One per executor, and one for each node that runs bodies, which its bodies share: it has
+ *          a reason and a note of the last shortage of its own, so that bodies run beside other
+ *          nodes. Fields are fixed at load, but for streams[] and events[], which Init fills and
+ *          DeInit empties, `deferred`, which is there in runs on several workers, and `reason`,
+ *          written by failing nodes: device nodes that of their lane, others the first.
  * Memory   Owned by the executor, in its arena.
  */
 #pragma once
@@ -51,7 +53,8 @@ typedef struct DvtRuntime {
   size_t launch_buffer_bytes;
   DvtValueMemory memory;
   DvtOutputSlot* outputs; /* [outputs of the image] */
-  /* Runs a body to its end, or to the first code that is not DVT_OK, which it returns. */
+  /* Runs a body to its end, or to the first code that is not DVT_OK, which it returns; by several
+   * workers where the run has several. */
   DvtCode (*run_body)(struct DvtRuntime* runtime, const struct DvtBody* body);
   void* executor; /* For run_body(). */
   /* Of a run on several workers whose Frees may be ahead of Launches, else NULL. */

@@ -21,23 +21,34 @@ static DvtCode allocate(DvtValueMemory* memory, DvtAllocator* allocator, DvtCell
   return DVT_OK;
 }
 
+static void lock_heap(const DvtValueMemory* memory) {
+  if (memory->lock != NULL) (void)pthread_mutex_lock(memory->lock);
+}
+static void unlock_heap(const DvtValueMemory* memory) {
+  if (memory->lock != NULL) (void)pthread_mutex_unlock(memory->lock);
+}
+
 DvtCode dvt_heap_allocate(DvtValueMemory* memory, DvtCell* cell, uint64_t bytes) {
   /* What is above any limit is asked for as it is; no sum wraps. */
   const uint64_t padded = bytes > UINT64_MAX - RED_ZONE ? bytes : bytes + RED_ZONE;
+  lock_heap(memory);
   const DvtCode code = allocate(memory, memory->heap, cell, padded);
   if (DVT_ADDRESS_SANITIZER && code == DVT_OK) {
     dvt_poison(cell->data, dvt_allocator_block_bytes(memory->heap, *dvt_block_of(memory, cell)));
     dvt_unpoison(cell->data, bytes);
   }
+  unlock_heap(memory);
   return code;
 }
 
 void dvt_heap_release(DvtValueMemory* memory, DvtBlock block) {
   if (block.id == 0) return;
+  lock_heap(memory);
   if (DVT_ADDRESS_SANITIZER) {
     dvt_poison(block.address, dvt_allocator_block_bytes(memory->heap, block.id));
   }
   (void)dvt_allocator_release(memory->heap, block.id);
+  unlock_heap(memory);
 }
 
 DvtCode dvt_device_allocate(DvtValueMemory* memory, DvtCell* cell, uint64_t bytes) {

@@ -12,13 +12,15 @@
  *
  * In builds with AddressSanitizer, heap memory that no value owns is poisoned.
  *
- * Threads  One at a time: the memory lane.
- * Trust    exec/verify_dynamic.cpp proves that memory is allocated once and not used after its
- * Free. Memory   The executor owns the struct and what it points at. A cached allocation takes
- * nothing from the host.
+ * Threads  One at a time: the memory lane. Where bodies run beside other nodes, each graph has such
+ * a lane, and `lock` keeps the heap, which they share, to one of them at a time. Trust
+ * exec/verify_dynamic.cpp proves that memory is allocated once and not used after its Free. Memory
+ * The executor owns the struct and what it points at. A cached allocation takes nothing from the
+ * host.
  */
 #pragma once
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "alloc/caching_allocator.h"
@@ -28,9 +30,10 @@ extern "C" {
 #endif
 
 typedef struct DvtValueMemory {
-  DvtAllocator* heap;   /* NULL: no value is dynamic. */
-  DvtAllocator* device; /* Of Main. NULL: its Alloc nodes call the device. */
-  DvtAllocator* fixed;  /* Of Init, over memory of the caller's. NULL: as above. */
+  DvtAllocator* heap;    /* NULL: no value is dynamic. */
+  pthread_mutex_t* lock; /* Of the heap; NULL: its lane is enough. */
+  DvtAllocator* device;  /* Of Main. NULL: its Alloc nodes call the device. */
+  DvtAllocator* fixed;   /* Of Init, over memory of the caller's. NULL: as above. */
   uintptr_t fixed_begin, fixed_end;
   const DvtCell* cells;
   uint64_t* blocks; /* [values] */

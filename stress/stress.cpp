@@ -256,7 +256,8 @@ class Stress {
     ModelProgram& program = **made;
     watch_.begin(seed, {{[&] { return program.progress(); }, [&] { return program.describe(); }}});
     std::string wrong;
-    for (uint64_t run = 1 + random() % 6; run > 0 && wrong.empty(); --run) {
+    // As many as executors need to learn what sharing is worth.
+    for (uint64_t run = 1 + random() % 16; run > 0 && wrong.empty(); --run) {
       wrong = program.run(random);
       ++report_.runs;
     }

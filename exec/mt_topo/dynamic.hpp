@@ -82,6 +82,9 @@ class Dynamic final : public Job {
     state_.depart();
   }
 
+  // What nodes of the run in progress may ask.
+  [[nodiscard]] const JobState<Platform>& state() const noexcept { return state_; }
+
   // For tests of the wrap.
   void set_epoch(uint32_t epoch) noexcept { epoch_ = epoch; }
 

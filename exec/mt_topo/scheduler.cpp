@@ -199,7 +199,10 @@ struct Scheduler::State {
     crowded = crew == nullptr && wanted == Mode::kAutomatic;
     last = crowded ? Mode::kSequential : mode;
     if (crowded) return run_sequential(control, observer);
-    if (mode == Mode::kPlanned) return planned->run(crew, helpers, control, observer);
+    if (mode == Mode::kPlanned) {
+      shared = &planned->state();
+      return planned->run(crew, helpers, control, observer);
+    }
     return run_dynamic(crew, helpers, control, observer);
   }
 
@@ -211,6 +214,7 @@ struct Scheduler::State {
   }
 
   Outcome run_sequential(const RunControl& control, const RunObserver* observer) noexcept {
+    shared = nullptr;
     if (observer == nullptr && !control.limited()) return run_in_order(steps);
     order.start(nullptr, 0, control, observer);
     if (observer == nullptr) return run_in_order<false>(steps, order);
@@ -226,7 +230,7 @@ struct Scheduler::State {
 
   Outcome run_dynamic(Crew* crew, uint32_t helpers, const RunControl& control,
                       const RunObserver* observer) noexcept {
-    if (!measures) return dynamic.run(crew, helpers, control, observer, batch_minimum(unit_ns));
+    if (!measures) return share(crew, helpers, control, observer);
     if (crew == nullptr) return run_alone(control, observer);
     if (compared_runs_left == 0 && comparison_begins()) compared_runs_left = kComparedRuns;
     const uint32_t left = compared_runs_left;
@@ -235,8 +239,7 @@ struct Scheduler::State {
     const bool measured = learns || (left != 0 && left % 2 == 1);
     const int64_t begin = measured ? RealThreads::now_ns() : 0;
     const Outcome outcome =
-        alone ? run_alone(control, observer)
-              : dynamic.run(crew, helpers, control, observer, batch_minimum(unit_ns));
+        alone ? run_alone(control, observer) : share(crew, helpers, control, observer);
     ++dynamic_runs;
     if (outcome.code != DVT_OK) {
       compared_runs_left = 0;
@@ -251,7 +254,13 @@ struct Scheduler::State {
   // One that suspends itself may wait for a later one.
   Outcome run_alone(const RunControl& control, const RunObserver* observer) noexcept {
     if (!topology.may_suspend()) return run_sequential(control, observer);
-    return dynamic.run(nullptr, 0, control, observer, batch_minimum(unit_ns));
+    return share(nullptr, 0, control, observer);
+  }
+
+  Outcome share(Crew* crew, uint32_t helpers, const RunControl& control,
+                const RunObserver* observer) noexcept {
+    shared = &dynamic.state();
+    return dynamic.run(crew, helpers, control, observer, batch_minimum(unit_ns));
   }
 
   void note(bool alone, int64_t took) noexcept {
@@ -336,6 +345,8 @@ struct Scheduler::State {
   int64_t alone_ns = 0;             // What its measured run by the caller alone took.
   int sharing_votes = 0;            // Less than 0: runs are not shared.
 
+  // Of the run in progress, or the last: what its workers share; null if its caller does it alone.
+  const JobState<RealThreads>* shared = nullptr;
   JobState<RealThreads> order;  // Of sequential runs: limits and observer.
   Topology topology;
   Dynamic<RealThreads> dynamic;
@@ -384,6 +395,10 @@ Outcome Scheduler::run(const RunControl& control, const RunObserver* observer) n
 
 void Scheduler::forget() noexcept {
   state_->forget();
+}
+
+bool Scheduler::has_failed() const noexcept {
+  return state_->shared != nullptr && state_->shared->failed();
 }
 
 Choice Scheduler::choice() const {

@@ -74,6 +74,10 @@ class Scheduler {
   // What nodes take has changed: kAutomatic tries again, kDynamic measures again.
   void forget() noexcept;
 
+  // Whether the run in progress has failed. By the nodes of it; a run that its caller does alone
+  // has nobody to tell.
+  [[nodiscard]] bool has_failed() const noexcept;
+
   [[nodiscard]] Choice choice() const;
   [[nodiscard]] uint32_t workers() const;
 

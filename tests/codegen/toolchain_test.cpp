@@ -126,12 +126,13 @@ TEST_CASE("a cache that cannot be written is none, and why is told") {
 
 TEST_CASE("an interrupted build ends its compilers and leaves no folder") {
   const Folder folder;
-  const fs::path temporary = folder.path() / "tmp";
+  const fs::path temporary = folder.path() / "tmp-E";  // As an option may be called.
   fs::create_directory(temporary);
   ::setenv("TMPDIR", temporary.c_str(), 1);
   // Says who it is, then compiles for ever.
-  const std::string compiler = folder.script("case \"$*\" in *-E*) exit 0;; esac\necho $$ > " +
-                                             (folder.path() / "id").string() + "\nsleep 600");
+  const std::string compiler =
+      folder.script("case \"$*\" in *\" -E \"*) exit 0;; esac\necho $$ > " +
+                    (folder.path() / "id").string() + "\nsleep 600");
   const auto has_started = [&] { return fs::exists(folder.path() / "id"); };
   SUBCASE("by the caller") {
     const auto built = build(kFiles, {.compiler = compiler, .is_cancelled = has_started});

@@ -8,6 +8,7 @@
 namespace davit::test {
 
 thread_local DynamicControl dynamic_control;
+std::atomic<DvtCode (*)(const DvtContext* context)> dynamic_hook{nullptr};
 
 namespace {
 
@@ -51,6 +52,10 @@ DvtCode run(void* context) {
   const uint32_t call = dynamic_control.runs++;
   if (call >= dynamic_control.runs_max) return DVT_CANCELLED;
   if (call == dynamic_control.fail_run) return DVT_KERNEL_FAILED;
+  if (auto* const hook = dynamic_hook.load(std::memory_order_relaxed); hook != nullptr) {
+    const DvtCode code = hook(static_cast<const DvtContext*>(context));
+    if (code != DVT_OK) return code;
+  }
   kRun(static_cast<const DvtContext*>(context));
   return DVT_OK;
 }

@@ -14,6 +14,7 @@
 // Threads  What they share is of the thread that runs them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "davit/kernel.h"
@@ -31,6 +32,10 @@ struct DynamicControl {
   uint32_t runs = 0, infers = 0;
 };
 extern thread_local DynamicControl dynamic_control;
+
+// Told by every run() before it computes, on any thread; what is not DVT_OK is the kernel's code.
+// May throw. Null: nothing.
+extern std::atomic<DvtCode (*)(const DvtContext* context)> dynamic_hook;
 
 // Images of these kernels as text (docs/image.md).
 //

@@ -4,10 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
+#include "exec/mt_topo/crew_slots.hpp"
 #include "tests/exec/mt_topo/runs.hpp"
 
 using namespace davit;
@@ -265,6 +269,60 @@ TEST_CASE("create, run, destroy: no hang, also when helpers are asleep or just c
   for (uint32_t cycle = 0; cycle < scaled(1000); ++cycle) {
     const auto pool = make_pool(2, cycle % 3 == 0 ? 0 : 20);
     check_run(graph, *make(graph, plan, pool, kModes[1 + cycle % 2]), expected);
+  }
+}
+
+namespace {
+
+// A pool of three that gets every other thread that it sends for, or none.
+class PoorPool final : public Pool {
+ public:
+  explicit PoorPool(bool gets_some) : crew_(gets_some) {}
+  [[nodiscard]] uint32_t workers() const noexcept override { return 3; }
+  [[nodiscard]] int64_t spin_ns() const noexcept override { return 0; }
+  [[nodiscard]] Crew* crew() noexcept override { return &crew_; }
+  [[nodiscard]] uint32_t refused() const { return crew_.refused.load(); }
+
+ private:
+  struct PoorCrew final : CrewSlots<RealThreads> {
+    explicit PoorCrew(bool some) : CrewSlots(2, 0), gets_some(some) {}
+    ~PoorCrew() override {
+      stop();
+      for (std::thread& thread : threads) thread.join();
+    }
+    bool send_thread(uint32_t index) noexcept override {
+      const std::lock_guard lock(mutex);
+      if (!gets_some || ++asked % 2 == 0) {
+        refused.fetch_add(1);
+        return false;
+      }
+      threads.emplace_back([this, index] { attend(index); });
+      return true;
+    }
+    const bool gets_some;
+    std::mutex mutex;
+    uint32_t asked = 0;
+    std::atomic<uint32_t> refused{0};
+    std::vector<std::thread> threads;
+  } crew_;
+};
+
+}  // namespace
+
+TEST_CASE("helpers whose thread cannot be had are done without") {
+  for (const bool gets_some : {false, true}) {
+    const auto pool = std::make_shared<PoorPool>(gets_some);
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+      std::mt19937 random(seed);
+      WorkGraph graph;
+      graph.build(test::random_edges(random, 60));
+      const Expected expected = run_sequentially(graph);
+      for (const Mode mode : {Mode::kPlanned, Mode::kDynamic}) {
+        const auto scheduler = make(graph, graph.plan(3), pool, mode);
+        for (int run = 0; run < 5; ++run) check_run(graph, *scheduler, expected);
+      }
+    }
+    CHECK(pool->refused() > 0);
   }
 }
 
