@@ -153,13 +153,15 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   if (Status status = executor->create_heap(options); !status.ok()) return status;
   if (Status status = executor->choose_device(options); !status.ok()) return status;
   if (Status status = executor->create_device_pools(options); !status.ok()) return status;
-  auto parallel = davit::exec::Parallel::create(image.view, executor->main_.steps, options);
+  auto parallel = davit::exec::Parallel::create(image.view, executor->main_.steps, options,
+                                                executor->host_memory_);
   if (!parallel.ok()) return std::move(parallel.status());
   executor->parallel_ = std::move(*parallel);
   if (Status status = executor->load(); !status.ok()) return status;
   DvtScheduleInfo info;
   executor->schedule(info);
-  executor->trace_ = davit::exec::EnvironmentTrace::from_environment(image, info.workers);
+  executor->trace_ =
+      davit::exec::EnvironmentTrace::from_environment(image, info.workers, executor->host_memory_);
   return executor;
 }
 
@@ -239,7 +241,7 @@ Status DvtExecutor::run(const RunRequest& request) {
   if (watch != nullptr) watch->begin_run();
   Status status = run_traced(request);
   if (watch != nullptr) watch->end_run(status.code());
-  if (!variables_.empty() && status.ok()) turn_variables();
+  if (!variables_.empty() && status.ok()) status = turn_variables();
   return status;
 }
 
@@ -261,7 +263,8 @@ Status DvtExecutor::run_traced(const RunRequest& request) {
 
 RunWatch& DvtExecutor::watch() {
   if (watch_ == nullptr) {
-    watch_ = std::make_unique<RunWatch>(view_, *main_.graph, parallel_.deferred());
+    watch_ = davit::make_in<RunWatch>(host_memory_, view_, *main_.graph, parallel_.deferred(),
+                                      host_memory_);
     watched_.store(watch_.get(), std::memory_order_release);
   }
   return *watch_;

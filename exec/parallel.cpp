@@ -60,8 +60,9 @@ std::string reason_to_keep_device(const ImageView& image, const GraphView& graph
 }  // namespace
 
 Result<Parallel> Parallel::create(const ImageView& image, const DvtStep* steps,
-                                  const DvtExecutorOptions& options) {
-  Parallel made;
+                                  const DvtExecutorOptions& options,
+                                  std::pmr::memory_resource& memory) {
+  Parallel made(memory);
   const GraphView& graph = image.graphs[image.main];
   if (Status status = check_options(options, graph); !status.ok()) return status;
   if (options.schedule == DVT_SCHEDULE_SEQUENTIAL) made.reason_ = "asked for";
@@ -71,7 +72,7 @@ Result<Parallel> Parallel::create(const ImageView& image, const DvtStep* steps,
                         : reason_to_keep_in_order(image, graph);
   if (!made.reason_.empty()) return made;
   if (device) {
-    auto deferred = DeferredFrees::create(image, graph);
+    auto deferred = DeferredFrees::create(image, graph, memory);
     if (!deferred.ok()) return std::move(deferred.status());
     made.deferred_ = std::move(*deferred);
   }
@@ -98,7 +99,7 @@ Result<Parallel> Parallel::create(const ImageView& image, const DvtStep* steps,
   const mt_topo::PlanTables plan = planned ? plan_tables(graph) : mt_topo::PlanTables{};
   auto scheduler = mt_topo::Scheduler::create(
       tables, planned ? &plan : nullptr, options.pool->pool,
-      {.mode = mode_of(options.schedule), .workers = options.workers_max});
+      {.mode = mode_of(options.schedule), .workers = options.workers_max, .memory = &memory});
   if (!scheduler.ok()) return std::move(scheduler.status());
   made.scheduler_ = std::move(*scheduler);
   if (options.schedule == DVT_SCHEDULE_AUTO) made.remark_ = schedule_remark(graph, workers);

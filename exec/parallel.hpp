@@ -2,12 +2,13 @@
 //
 // Threads  One run at a time.
 // Trust    The image is verified. What is not safe to share stays sequential, with a reason.
-// Memory   Tables at load; a run allocates nothing.
+// Memory   Tables at load, out of the resource that it is given; a run allocates nothing.
 #pragma once
 
-#include <memory>
+#include <memory_resource>
 #include <string>
 
+#include "base/resource.hpp"
 #include "davit/davit.h"
 #include "exec/deferred_frees.hpp"
 #include "exec/image.hpp"
@@ -18,9 +19,13 @@ namespace davit::exec {
 // Main's scheduler, or why there is none.
 class Parallel {
  public:
-  // `steps` are Main's, and stay where they are.
+  // None yet, and none until create() has made one.
+  explicit Parallel(std::pmr::memory_resource& memory)
+      : reason_("no pool of workers was given", &memory), remark_(&memory) {}
+  // `steps` are Main's, and stay where they are. `memory` holds what is made, and outlives it.
   static Result<Parallel> create(const ImageView& image, const DvtStep* steps,
-                                 const DvtExecutorOptions& options);
+                                 const DvtExecutorOptions& options,
+                                 std::pmr::memory_resource& memory);
 
   // Of an image that drives a device: Frees that may be ahead of Launches. Else null.
   [[nodiscard]] DeferredFrees* deferred() const { return deferred_.get(); }
@@ -38,11 +43,11 @@ class Parallel {
   void describe(DvtScheduleInfo& out) const;
 
  private:
-  std::string reason_ = "no pool of workers was given";  // While not active.
-  std::string remark_;  // What else is to be said of the image's schedule.
+  std::pmr::string reason_;  // While not active.
+  std::pmr::string remark_;  // What else is to be said of the image's schedule.
   uint32_t first_ = 0;
-  std::unique_ptr<mt_topo::Scheduler> scheduler_;
-  std::unique_ptr<DeferredFrees> deferred_;
+  ResourcePtr<mt_topo::Scheduler> scheduler_;
+  ResourcePtr<DeferredFrees> deferred_;
 };
 
 }  // namespace davit::exec
