@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/address_sanitizer.h"
+
 #if DVT_MIMALLOC
 #include <mimalloc.h>
 #endif
@@ -50,7 +52,16 @@ void release(void* address) {
 
 }  // namespace
 
-HostMemory::HostMemory() : heap_(make_heap()) {}
+HostMemory::HostMemory(size_t engine_bytes)
+    : live_bytes_(engine_bytes),
+      live_peak_bytes_(engine_bytes),
+      live_objects_(engine_bytes == 0 ? 0 : 1),
+      allocations_(engine_bytes == 0 ? 0 : 1),
+      unpooled_bytes_(engine_bytes),
+      heap_(make_heap()),
+      pools_({.user = nullptr,
+              .allocate = [](void*, size_t bytes) -> void* { return std::malloc(bytes); },
+              .release = [](void*, void* address) { std::free(address); }}) {}
 
 HostMemory::~HostMemory() {
   destroy_heap(heap_);
@@ -70,6 +81,18 @@ void HostMemory::statistics(DvtHostMemory& out) const {
   out.live_objects = live_objects_.load(std::memory_order_relaxed);
   out.allocations = allocations_.load(std::memory_order_relaxed);
   out.allocator = allocator_name();
+  const std::lock_guard lock(pools_mutex_);
+  out.reserved_bytes = unpooled_bytes_.load(std::memory_order_relaxed) + pools_.host_bytes();
+}
+
+bool HostMemory::is_pooled(size_t bytes, size_t alignment) {
+  return DVT_MIMALLOC == 0 && DVT_ADDRESS_SANITIZER == 0 && bytes <= kPooledMax &&
+         alignment <= ObjectPools::kGranule;
+}
+
+void* HostMemory::take_pooled(size_t bytes) noexcept {
+  const std::lock_guard lock(pools_mutex_);
+  return pools_.allocate(bytes);
 }
 
 DvtMetadataMemory HostMemory::metadata() {
@@ -90,8 +113,11 @@ DvtMetadataMemory HostMemory::metadata() {
 }
 
 void* HostMemory::take(size_t bytes, size_t alignment) noexcept {
-  void* address = take_from(heap_, std::max<size_t>(bytes, 1), alignment);
+  const bool pooled = is_pooled(bytes, alignment);
+  void* address =
+      pooled ? take_pooled(bytes) : take_from(heap_, std::max<size_t>(bytes, 1), alignment);
   if (address == nullptr) return nullptr;
+  if (!pooled) unpooled_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   const uint64_t live = live_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   uint64_t peak = live_peak_bytes_.load(std::memory_order_relaxed);
   while (peak < live &&
@@ -102,9 +128,15 @@ void* HostMemory::take(size_t bytes, size_t alignment) noexcept {
   return address;
 }
 
-void HostMemory::give_back(void* address, size_t bytes, size_t /*alignment*/) noexcept {
+void HostMemory::give_back(void* address, size_t bytes, size_t alignment) noexcept {
   live_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   live_objects_.fetch_sub(1, std::memory_order_relaxed);
+  if (is_pooled(bytes, alignment)) {
+    const std::lock_guard lock(pools_mutex_);
+    pools_.release(address, bytes);
+    return;
+  }
+  unpooled_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   release(address);
 }
 

@@ -1,14 +1,17 @@
 // host_memory.hpp: what one engine (an image, an executor) keeps on the host, on an account of its
 // own, so that what is left over and what there was at most has a name.
 //
-// In a build with mimalloc (-Dmimalloc=enabled) the account is a heap of mimalloc's as well: its
-// objects share pages with nobody else's, and whatever is left in it goes with it. Otherwise
-// objects come from malloc, and only the figures are the account's.
+// An account is a heap, too: small objects lie in slabs of its own (object_pools.hpp) that they
+// share with nobody else's, large ones in blocks of malloc's; in a build with mimalloc
+// (-Dmimalloc=true) all of them in a heap of mimalloc's. Under AddressSanitizer every object is a
+// block of malloc's, so that it has its guards.
 //
-// Threads  Any. Counters are relaxed: each is one moment's truth.
-// Trust    Sizes come back as they were asked for: containers and MetadataMemory see to it.
+// Threads  Any: a lock, which nobody else wants as a rule, guards the slabs. Counters are relaxed:
+//          each is one moment's truth.
+// Trust    Sizes and alignments come back as they were asked for: containers, base/resource.hpp and
+//          metadata() see to it.
 // Memory   Only what is kept: nothing of a run's hot path comes from here. An account must outlive
-//          what was taken from it.
+//          what was taken from it; slabs go with it, whatever is left in them.
 #pragma once
 
 #include <atomic>
@@ -16,16 +19,19 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <mutex>
 #include <utility>
 
 #include "alloc/caching_allocator.h"
+#include "alloc/object_pools.hpp"
 #include "davit/davit.h"
 
 namespace davit::alloc {
 
 class HostMemory final : public std::pmr::memory_resource {
  public:
-  HostMemory();
+  // Of an engine that is an object of `engine_bytes`, which counts as the first on the account.
+  explicit HostMemory(size_t engine_bytes = 0);
   ~HostMemory() override;
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
@@ -53,8 +59,16 @@ class HostMemory final : public std::pmr::memory_resource {
     return this == &other;
   }
 
+  // Larger ones are malloc's own.
+  static constexpr size_t kPooledMax = size_t{4} << 10;
+  [[nodiscard]] static bool is_pooled(size_t bytes, size_t alignment);
+  [[nodiscard]] void* take_pooled(size_t bytes) noexcept;
+
   std::atomic<uint64_t> live_bytes_{0}, live_peak_bytes_{0}, live_objects_{0}, allocations_{0};
+  std::atomic<uint64_t> unpooled_bytes_{0};
   void* heap_ = nullptr;  // Of mimalloc; null: malloc.
+  mutable std::mutex pools_mutex_;
+  ObjectPools pools_;
 };
 
 }  // namespace davit::alloc

@@ -1,5 +1,6 @@
 #include "alloc/object_pools.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace davit::alloc {
@@ -19,12 +20,14 @@ void* ObjectPools::carve(size_t kind) {
   if (!make_room(classes_[kind])) return nullptr;
   const size_t bytes = class_bytes(kind);
   if (rest_bytes_ < bytes) {
-    void* place = host_.allocate(host_.user, kSlabBytes);
+    const size_t slab_bytes = std::max(next_slab_bytes_, sizeof(Slab) + bytes);
+    void* place = host_.allocate(host_.user, slab_bytes);
     if (place == nullptr) return nullptr;
     slabs_ = new (place) Slab{slabs_};
     rest_ = static_cast<std::byte*>(place) + sizeof(Slab);
-    rest_bytes_ = kSlabBytes - sizeof(Slab);
-    slab_bytes_ += kSlabBytes;
+    rest_bytes_ = slab_bytes - sizeof(Slab);
+    next_slab_bytes_ = std::min(2 * next_slab_bytes_, kSlabBytes);
+    host_bytes_ += slab_bytes;
   }
   void* object = rest_;
   rest_ += bytes;
@@ -40,6 +43,7 @@ bool ObjectPools::make_room(Class& of) {
   void* place = host_.allocate(host_.user, room * sizeof(void*));
   if (place == nullptr) return false;
   if (of.bottom != nullptr) host_.release(host_.user, of.bottom);
+  host_bytes_ += (room - of.room) * sizeof(void*);
   of.top = of.bottom = static_cast<void**>(place);
   of.room = room;
   return true;

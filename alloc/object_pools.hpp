@@ -3,12 +3,12 @@
 // Four size classes for every doubling from 16 B to 32 KiB, each with a stack of free objects,
 // which lies outside of them: taking one needs no word of the object that was taken before.
 //
-// Threads  One owner at a time; several pools share nothing. An object goes back to the pool it
-// came
-//          from.
+// Threads  One owner at a time; several pools share nothing. An object goes back to the pool that
+//          it came from.
 // Trust    The caller passes the size it asked for. Debug builds fill what is free with 0xDD.
-// Memory   Slabs of kSlabBytes from the host, kept until the pools are destroyed, objects included,
-//          and 8 to 16 bytes of stack for each object.
+// Memory   Slabs from the host, the first of 4 KiB, each twice as large as the one before it up to
+//          kSlabBytes; kept until the pools are destroyed, objects included. And 8 to 16 bytes of
+//          stack for each object.
 #pragma once
 
 #include <array>
@@ -68,8 +68,8 @@ class ObjectPools {
   }
 
   // Taken from the host.
-  [[nodiscard]] uint64_t slab_bytes() const {
-    return slab_bytes_;
+  [[nodiscard]] uint64_t host_bytes() const {
+    return host_bytes_;
   }
 
   // Sizes of one class share a list.
@@ -97,6 +97,7 @@ class ObjectPools {
   static constexpr size_t kClasses = 40;
 
   static constexpr size_t kFirstRoom = 32;
+  static constexpr size_t kFirstSlabBytes = size_t{4} << 10;
 
   void* carve(size_t kind);
   [[nodiscard]] bool make_room(Class& of);
@@ -107,7 +108,8 @@ class ObjectPools {
   Slab* slabs_ = nullptr;
   std::byte* rest_ = nullptr;  // Of the first slab.
   size_t rest_bytes_ = 0;
-  uint64_t slab_bytes_ = 0;
+  size_t next_slab_bytes_ = kFirstSlabBytes;
+  uint64_t host_bytes_ = 0;
 };
 static_assert(ObjectPools::class_of(64) == 3 && ObjectPools::class_of(65) == 4);
 static_assert(ObjectPools::class_bytes(ObjectPools::class_of(ObjectPools::kLargest)) ==

@@ -94,7 +94,7 @@ struct Graph {
   std::vector<uint32_t> kernel, offsets = {0}, rows;
 };
 
-std::unique_ptr<BenchRelations> make(const RelationTables& tables) {
+davit::ResourcePtr<BenchRelations> make(const RelationTables& tables) {
   auto made = BenchRelations::create(tables);
   if (!made.ok()) {
     std::fprintf(stderr, "%s\n", made.status().to_string().c_str());

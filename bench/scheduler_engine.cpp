@@ -27,7 +27,7 @@ void measure_lanes(Report& report, const std::string& name, const Edges& edges) 
   add_round_trip(report, name + ", mixed lanes, empty, dynamic");
   const Graph graph(name, edges, run_empty, true);
   const schedule::Plan plan = graph.plan(2, 2);
-  std::vector<std::unique_ptr<Scheduler>> schedulers;
+  std::vector<ResourcePtr<Scheduler>> schedulers;
   for (const uint32_t workers : {1U, 2U, 3U}) {
     schedulers.push_back(make(graph, plan, make_pool(workers), Mode::kDynamic));
   }
@@ -217,7 +217,7 @@ void measure_idle(Report& report, const std::shared_ptr<Pool>& pool) {
 namespace {
 
 // Runs of all clients together in a second, each with a scheduler of its own.
-double runs_per_second(std::vector<std::unique_ptr<Scheduler>>& schedulers) {
+double runs_per_second(std::vector<ResourcePtr<Scheduler>>& schedulers) {
   constexpr double kNs = 3e8;
   std::atomic<uint64_t> runs{0};
   std::atomic<bool> over{false};
@@ -251,7 +251,7 @@ void measure_clients(Report& report, const std::shared_ptr<Pool>& pool) {
     double each_us[2] = {};
     for (const Mode mode : {Mode::kSequential, Mode::kAutomatic}) {
       std::vector<std::unique_ptr<Graph>> graphs;
-      std::vector<std::unique_ptr<Scheduler>> schedulers;
+      std::vector<ResourcePtr<Scheduler>> schedulers;
       for (uint32_t client = 0; client < clients; ++client) {
         graphs.push_back(std::make_unique<Graph>("layered", edges, run_microsecond, false));
         schedulers.push_back(make(*graphs.back(), graphs.back()->plan(1000, 2), pool, mode));

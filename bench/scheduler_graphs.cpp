@@ -120,9 +120,9 @@ std::shared_ptr<mt_topo::Pool> make_pool(uint32_t workers, int64_t spin_us) {
   return *pool;
 }
 
-std::unique_ptr<mt_topo::Scheduler> make(const Graph& graph, const schedule::Plan& plan,
-                                         const std::shared_ptr<mt_topo::Pool>& pool,
-                                         mt_topo::Mode mode, bool measures) {
+ResourcePtr<mt_topo::Scheduler> make(const Graph& graph, const schedule::Plan& plan,
+                                     const std::shared_ptr<mt_topo::Pool>& pool, mt_topo::Mode mode,
+                                     bool measures) {
   const mt_topo::PlanTables tables = {plan.part_offsets, plan.order, plan.wait_offsets, plan.waits};
   auto made = mt_topo::Scheduler::create(graph.tables(), &tables, pool,
                                          {.mode = mode, .measures = measures});
@@ -134,7 +134,7 @@ std::unique_ptr<mt_topo::Scheduler> make(const Graph& graph, const schedule::Pla
   return std::move(*made);
 }
 
-Run runs(const std::unique_ptr<mt_topo::Scheduler>& scheduler) {
+Run runs(const ResourcePtr<mt_topo::Scheduler>& scheduler) {
   return [&scheduler] {
     if (scheduler->run().code != DVT_OK) std::_Exit(1);
   };

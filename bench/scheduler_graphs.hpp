@@ -61,12 +61,12 @@ struct Graph {
 // These end the process when they fail.
 std::shared_ptr<mt_topo::Pool> make_pool(uint32_t workers, int64_t spin_us = 50);
 // Has run often enough to know what it has to learn.
-std::unique_ptr<mt_topo::Scheduler> make(const Graph& graph, const schedule::Plan& plan,
-                                         const std::shared_ptr<mt_topo::Pool>& pool,
-                                         mt_topo::Mode mode, bool measures = true);
+ResourcePtr<mt_topo::Scheduler> make(const Graph& graph, const schedule::Plan& plan,
+                                     const std::shared_ptr<mt_topo::Pool>& pool, mt_topo::Mode mode,
+                                     bool measures = true);
 
 using Run = std::function<void()>;
-Run runs(const std::unique_ptr<mt_topo::Scheduler>& scheduler);
+Run runs(const ResourcePtr<mt_topo::Scheduler>& scheduler);
 
 // Nanoseconds for a cache line to go to the other core and back.
 double round_trip_ns();

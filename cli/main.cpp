@@ -1,15 +1,19 @@
 // The davit command line tool: picks a sub-command, parses its options, runs it.
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "cli/build_info.hpp"
@@ -111,6 +115,30 @@ int exit_with_text(const CLI::App& app, const CLI::Success& success) {
   return static_cast<int>(Exit::kFailure);
 }
 
+bool main_has_begun = false;
+
+// With write(2): stdio may have no memory for its buffers.
+void say(int descriptor, const char* text) {
+  [[maybe_unused]] const ssize_t written = ::write(descriptor, text, std::strlen(text));
+}
+
+void say_out_of_memory() {
+  say(STDERR_FILENO, "davit: the host is out of memory\n");
+  say(STDOUT_FILENO, "FAILED: ");
+  say(STDOUT_FILENO, current_stage());
+  say(STDOUT_FILENO, ": the host is out of memory\n");
+}
+
+// An exception that nobody catches: at the start there may be no memory even for that, and then it
+// has no type.
+[[noreturn]] void end_without_memory() noexcept {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  const bool no_memory = type == nullptr ? !main_has_begun : *type == typeid(std::bad_alloc);
+  if (!no_memory) std::abort();
+  say_out_of_memory();
+  ::_exit(static_cast<int>(Exit::kOutOfMemory));
+}
+
 int main_with(const std::vector<std::string>& arguments) {
   Session session(arguments);
   CLI::App app("Compiles models into execute-graph images, and runs, measures and inspects them.",
@@ -150,10 +178,19 @@ int main_with(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace davit::cli
 
+// The loader calls it before anything else of this process, libraries included: their initialisers,
+// too, may find no memory, and then no handler of main()'s is there yet.
+[[gnu::section(".preinit_array"), gnu::used]] static void (*const install_terminate_handler)() =
+    [] { std::set_terminate(davit::cli::end_without_memory); };
+
 int main(int argc, char** argv) {
+  davit::cli::main_has_begun = true;
   davit::cli::install_signal_handlers(STDOUT_FILENO);
   try {
     return davit::cli::main_with(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::bad_alloc&) {
+    davit::cli::say_out_of_memory();
+    return static_cast<int>(davit::cli::Exit::kOutOfMemory);
   } catch (const std::exception& exception) {
     fmt::print(stderr, "davit: {}\n", exception.what());
     fmt::print("FAILED: {}: {}\n", davit::cli::current_stage(), exception.what());

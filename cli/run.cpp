@@ -2,10 +2,8 @@
 // goes.
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "cli/command.hpp"
@@ -16,7 +14,7 @@
 #include "cli/memory_profile.hpp"
 #include "cli/model.hpp"
 #include "cli/node_values.hpp"
-#include "cli/numbers.hpp"
+#include "cli/output_report.hpp"
 #include "cli/profile.hpp"
 #include "cli/report.hpp"
 #include "cli/runner.hpp"
@@ -30,12 +28,6 @@
 
 namespace davit::cli {
 namespace {
-
-// XXH3-128 of the bytes, hexadecimal: equal outputs have equal digests.
-std::string digest_of(const AlignedBytes& bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
 
 class RunCommand final : public Command {
  public:
@@ -80,7 +72,7 @@ class RunCommand final : public Command {
   Status write_trace();
 
   ExecutionArguments execution_;
-  std::vector<std::string> save_, expect_;
+  std::vector<std::string> save_, expect_, variables_;
   std::string test_data_;
   ToleranceArguments tolerances_;
   uint64_t iterations_ = 1;
@@ -107,6 +99,10 @@ void RunCommand::add_options(OptionSet& options) {
   execution_.add_model(options);
   options.group("Run");
   execution_.add_inputs(options);
+  options.add("--variable", variables_,
+              "INPUT=OUTPUT: what a run leaves in the output, the next one finds in the input; "
+              "--input is for the first; repeatable",
+              "each run has the same inputs");
   options.add("--output-data", save_, "Save an output, [NAME=]@FILE.npy; repeatable",
               "nothing is saved", FileUse::kWritten);
   options.add("--expect", expect_, "Compare an output, [NAME=]@FILE.npy; repeatable",
@@ -241,53 +237,6 @@ Status RunCommand::run_test_sets(Session& session, Runner& runner) {
     if (!status.ok()) return status;
   }
   return {};
-}
-
-// One line for each output, so that a person sees at once whether it is sane.
-void report_outputs(Session& session, const Runner& runner) {
-  using Align = Table::Align;
-  Table table({{"output", Align::kLeft},
-               {"type", Align::kLeft},
-               {"min"},
-               {"max"},
-               {"mean"},
-               {"not finite"},
-               {"digest (XXH3-128)", Align::kLeft}});
-  Json json = Json::array();
-  for (const HostTensor& output : runner.outputs()) {
-    const uint32_t size = dvt_dtype_size(output.dtype);
-    const uint64_t count = output.dtype == DVT_STRING ? 0 : output.element_count();
-    double low = INFINITY, high = -INFINITY, sum = 0;
-    uint64_t odd = 0;
-    for (uint64_t i = 0; i < count; ++i) {
-      const double value = load_element(output.dtype, output.bytes.data() + i * size);
-      if (!std::isfinite(value)) {
-        ++odd;
-        continue;
-      }
-      low = std::min(low, value);
-      high = std::max(high, value);
-      sum += value;
-    }
-    const uint64_t finite = count - odd;
-    const double mean = finite > 0 ? sum / static_cast<double>(finite) : 0;
-    const std::string digest = digest_of(output.bytes);
-    const auto number = [&](double value) {
-      return finite > 0 ? fmt::format("{:.6g}", value) : "-";
-    };
-    table.add_row({output.name, output.type_text(), number(low), number(high), number(mean),
-                   fmt::format("{}", odd), digest});
-    Json row = {{"name", output.name},
-                {"type", output.type_text()},
-                {"digest", digest},
-                {"not_finite", odd}};
-    row["min"] = finite > 0 ? Json(low) : Json(nullptr);
-    row["max"] = finite > 0 ? Json(high) : Json(nullptr);
-    row["mean"] = finite > 0 ? Json(mean) : Json(nullptr);
-    json.push_back(std::move(row));
-  }
-  session.print("{}", table.to_text());
-  session.result()["outputs"] = std::move(json);
 }
 
 // "[NAME=]@FILE" options, resolved to output index and path.
@@ -480,7 +429,8 @@ Status RunCommand::run(Session& session, OptionSet& options) {
       Runner::create(model_.image.get(), device_.device(), execution_.synchronize_timeout_us(),
                      *workers, execution_.executor_settings());
   if (!runner.ok()) return std::move(runner.status());
-  status = runner->expect_shapes(execution_.output_shapes());
+  status = runner->bind_variables(inputs_, variables_);
+  if (status.ok()) status = runner->expect_shapes(execution_.output_shapes());
   if (!status.ok()) return status;
   watchdog.ask([&] { return runner->describe_waits(); });
   status = run_and_report(session, *runner);
@@ -498,7 +448,7 @@ Status RunCommand::run_and_report(Session& session, Runner& runner) {
     auto inputs = execution_.inputs(session, inputs_);
     if (!inputs.ok()) return std::move(inputs.status());
     status = execute(session, runner, *inputs);
-    if (status.ok()) report_outputs(session, runner);
+    if (status.ok()) report_outputs(session, runner.outputs());
     if (status.ok()) status = check_and_save(session, runner);
     if (status.ok()) status = dump_nodes(session, runner, *inputs);
     if (status.ok()) status = observe(session, runner);

@@ -50,13 +50,42 @@ Result<Runner> Runner::create(DvtImage* image, DvtDevice* device, int64_t timeou
     AlignedBytes& bytes = runner.outputs_.back().bytes;
     const auto index = static_cast<uint32_t>(runner.outputs_.size() - 1);
     // What has no size yet stays in memory of the executor, and is fetched after each run.
-    runner.dynamic_.push_back(port.is_dynamic);
+    runner.fetched_.push_back(port.is_dynamic);
     if (port.is_dynamic) continue;
     if (dvt_executor_bind_output(executor, index, bytes.data(), bytes.size(), &error) != DVT_OK) {
       return status_of(error);
     }
   }
   return runner;
+}
+
+Status Runner::bind_variables(std::span<const PortType> inputs,
+                              std::span<const std::string> forms) {
+  variable_.assign(inputs.size(), false);
+  for (const std::string& form : forms) {
+    const auto split = split_assignment(form, inputs, static_cast<uint32_t>(inputs.size()));
+    if (!split.ok()) return Status(split.status().detail());
+    const auto output =
+        std::find_if(outputs_.begin(), outputs_.end(),
+                     [&](const HostTensor& tensor) { return tensor.name == split->rest; });
+    if (output == outputs_.end()) {
+      return usage_error(fmt::format("--variable: no output is named '{}'", split->rest),
+                         "--variable INPUT=OUTPUT");
+    }
+    const auto index = static_cast<uint32_t>(output - outputs_.begin());
+    if (variable_[split->port] || variable_outputs_.contains(index)) {
+      return usage_error(fmt::format("--variable: '{}' shares a port with one before it", form));
+    }
+    DvtError error{};
+    if (dvt_executor_bind_variable(executor_.get(), split->port, index, nullptr, 0, &error) !=
+        DVT_OK) {
+      return status_of(error);
+    }
+    variable_[split->port] = true;
+    variable_outputs_.insert(index);
+    fetched_[index] = true;
+  }
+  return {};
 }
 
 Status Runner::bind_inputs(std::span<const HostTensor> inputs) {
@@ -67,8 +96,9 @@ Status Runner::bind_inputs(std::span<const HostTensor> inputs) {
     tensor.rank = static_cast<uint8_t>(std::min<size_t>(inputs[i].dims.size(), DVT_RANK_UNKNOWN));
     std::copy_n(inputs[i].dims.begin(), std::min<size_t>(inputs[i].dims.size(), DVT_MAX_RANK),
                 tensor.dims);
-    if (dvt_executor_bind_input_tensor(executor_.get(), i, &tensor, inputs[i].bytes.data(),
-                                       &error) != DVT_OK) {
+    const bool variable = i < variable_.size() && variable_[i];
+    const auto bind = variable ? dvt_executor_set_variable : dvt_executor_bind_input_tensor;
+    if (bind(executor_.get(), i, &tensor, inputs[i].bytes.data(), &error) != DVT_OK) {
       return status_of(error);
     }
   }
@@ -91,13 +121,16 @@ Status Runner::expect_shapes(std::span<const std::string> forms) {
       return usage_error(fmt::format("--output-shape: no output is named '{}'", name));
     }
     const auto index = static_cast<uint32_t>(output - outputs_.begin());
+    if (variable_outputs_.contains(index)) {
+      return usage_error(fmt::format("--output-shape: '{}' is the output of a --variable", name));
+    }
     DvtTensor tensor{};
     tensor.dtype = output->dtype;
     tensor.rank = static_cast<uint8_t>(dims->size());
     std::copy(dims->begin(), dims->end(), tensor.dims);
     DvtError error{};
-    void* data = dynamic_[index] ? nullptr : output->bytes.data();
-    const size_t bytes = dynamic_[index] ? 0 : output->bytes.size();
+    void* data = fetched_[index] ? nullptr : output->bytes.data();
+    const size_t bytes = fetched_[index] ? 0 : output->bytes.size();
     if (dvt_executor_bind_output_tensor(executor_.get(), index, &tensor, data, bytes, &error) !=
         DVT_OK) {
       return status_of(error);
@@ -152,7 +185,7 @@ std::string Runner::describe_waits() const {
 Status Runner::fetch_outputs() {
   DvtError error{};
   for (uint32_t i = 0; i < outputs_.size(); ++i) {
-    if (!dynamic_[i]) continue;
+    if (!fetched_[i]) continue;
     DvtTensor tensor;
     const void* data = nullptr;
     if (dvt_executor_output_tensor(executor_.get(), i, &tensor, &data, &error) != DVT_OK) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -46,9 +47,13 @@ class Runner {
   static Result<Runner> create(DvtImage* image, DvtDevice* device, int64_t timeout_us,
                                const Workers& workers, const ExecutorSettings& settings = {});
 
+  // Each "INPUT=OUTPUT" makes these a variable (dvt_executor_bind_variable()) in memory of the
+  // executor; its value is what bind_inputs() says.
+  Status bind_variables(std::span<const PortType> inputs, std::span<const std::string> forms);
   // In the order of the image's inputs; they must stay until the next bind.
   Status bind_inputs(std::span<const HostTensor> inputs);
-  // What the shape of an output of dynamic shape must turn out to be; "NAME:DIMS" each.
+  // What the shape of an output of dynamic shape must turn out to be; "NAME:DIMS" each. After
+  // bind_variables().
   Status expect_shapes(std::span<const std::string> forms);
   // Runs Main once and returns the nanoseconds it took.
   Result<double> run();
@@ -75,7 +80,9 @@ class Runner {
   Status fetch_outputs();
 
   std::vector<HostTensor> outputs_;
-  std::vector<bool> dynamic_;  // By output.
+  std::vector<bool> fetched_;   // By output: in memory of the executor.
+  std::vector<bool> variable_;  // By input; may be shorter.
+  std::set<uint32_t> variable_outputs_;
   double create_ns_ = 0;
 };
 

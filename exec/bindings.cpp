@@ -141,16 +141,25 @@ Status DvtExecutor::bind_input_tensor(uint32_t index, const DvtTensor& tensor, c
   shape.reserved = 0;
   if (Status status = check_shape(port, shape); !status.ok()) return status;
   if (Status status = check_buffer(port, shape, data, shape.bytes); !status.ok()) return status;
-  if (view_.is_dynamic(port.value)) {
-    auto* known = const_cast<DvtTensor*>(cells_[port.value].tensor);  // In our block.
-    if (known->rank != shape.rank || std::memcmp(known->dims, shape.dims, sizeof shape.dims) != 0) {
-      shapes_valid_ = shapes_measured_ = false;
-      *known = shape;
-    }
-    bindings_[index].bytes = shape.bytes;
-  }
+  if (!variables_.empty()) end_variable(index);
+  take_shape(index, shape);
   attach(index, data);
   return {};
+}
+
+// That an input has from now on, and whether it is another than before.
+bool DvtExecutor::take_shape(uint32_t index, const DvtTensor& shape) {
+  const PortView& port = view_.inputs[index];
+  if (!view_.is_dynamic(port.value)) return false;
+  auto* known = const_cast<DvtTensor*>(cells_[port.value].tensor);  // In our block.
+  const bool changes =
+      known->rank != shape.rank || std::memcmp(known->dims, shape.dims, sizeof shape.dims) != 0;
+  if (changes) {
+    shapes_valid_ = shapes_measured_ = false;
+    *known = shape;
+  }
+  bindings_[index].bytes = shape.bytes;
+  return changes;
 }
 
 // How much is needed turns out during the run.
@@ -170,6 +179,7 @@ Status DvtExecutor::bind_dynamic_output(uint32_t index, void* data, size_t bytes
                             : "an address that is a multiple of " + std::to_string(alignment),
         .got = address_text(data)});
   }
+  if (!variables_.empty()) end_variable(static_cast<uint32_t>(view_.inputs.size()) + index);
   DvtOutputSlot& slot = runtime_->outputs[index];
   slot.bound = data;
   slot.capacity = bytes;
@@ -196,7 +206,7 @@ Status DvtExecutor::output_tensor(uint32_t index, DvtTensor& tensor, const void*
   tensor = *cell.tensor;
   const auto slot = static_cast<uint32_t>(view_.inputs.size()) + index;
   const davit::exec::Variable* variable = variable_of(slot);
-  data = variable != nullptr ? variable->halves[variable->current] : cell.data;
+  data = variable != nullptr ? address_of(*variable) : cell.data;
   return {};
 }
 
@@ -325,12 +335,16 @@ Status DvtExecutor::check_bindings() {
     // An output whose shape is dynamic is in memory of the executor.
     if (slot >= view_.inputs.size() && view_.is_dynamic(port_at(slot).value)) continue;
     const bool input = slot < view_.inputs.size();
-    return Status(ErrorDetail{
-        .code = DVT_FAILED_STATE,
-        .stage = DVT_STAGE_RUN,
-        .message = input ? "an input is not bound" : "an output is not bound",
-        .tensor = view_.strings[port_at(slot).name],
-        .hint = input ? "call dvt_executor_bind_input()" : "call dvt_executor_bind_output()"});
+    const bool variable = variable_of(slot) != nullptr;
+    return Status(ErrorDetail{.code = DVT_FAILED_STATE,
+                              .stage = DVT_STAGE_RUN,
+                              .message = variable ? "a variable has no value"
+                                         : input  ? "an input is not bound"
+                                                  : "an output is not bound",
+                              .tensor = view_.strings[port_at(slot).name],
+                              .hint = variable ? "call dvt_executor_set_variable()"
+                                      : input  ? "call dvt_executor_bind_input()"
+                                               : "call dvt_executor_bind_output()"});
   }
   if (Status status = check_overlaps(); !status.ok()) return status;
   if (Status status = check_arena_apart(); !status.ok()) return status;

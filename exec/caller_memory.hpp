@@ -1,17 +1,30 @@
-// caller_memory.hpp: one piece of memory of the caller's as what an allocator manages.
+// caller_memory.hpp: memory of the caller's: what can be checked of a piece of it, and such a piece
+// as what an allocator manages.
 //
 // Threads  Those of the allocator.
-// Trust    The piece is the caller's word; executor_segments.cpp checks what can be checked.
+// Trust    The piece is the caller's word; check_piece() checks what can be checked.
 // Memory   Borrowed. An allocator takes all of it at once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "alloc/caching_allocator.h"
+#include "base/status.hpp"
 
 namespace davit::exec {
 
 inline constexpr uint32_t kCallerAlignment = 64;  // Of the piece, and of every block in it.
+
+// DVT_INVALID_ARGUMENT.
+Status invalid_argument(DvtStage stage, std::string message, std::string expected, std::string got);
+std::string address_text(const void* address);
+
+// Null, fewer than `needed` bytes, not aligned to kCallerAlignment, or beyond the address space;
+// `what` begins the sentence.
+Status check_piece(const void* base, size_t bytes, uint64_t needed, const char* what,
+                   DvtStage stage);
 
 inline DvtMemorySource caller_source(void* base) {
   return {.name = "memory of the caller's",

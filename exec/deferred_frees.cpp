@@ -23,16 +23,18 @@ struct OnDevice {
 
 }  // namespace
 
-Result<std::unique_ptr<DeferredFrees>> DeferredFrees::create(const ImageView& image,
-                                                             const GraphView& graph) {
+Result<ResourcePtr<DeferredFrees>> DeferredFrees::create(const ImageView& image,
+                                                         const GraphView& graph,
+                                                         std::pmr::memory_resource& memory) {
   try {
-    std::vector<uint32_t> flags;
-    for (const auto& kernel : image.kernel_refs) flags.push_back(kernel.flags);
     size_t rows = 0;
     for (uint32_t node = 0; node < graph.node_count; ++node) {
       rows += graph.free_launches_of(node).empty() ? 0 : 1;
     }
-    std::unique_ptr<DeferredFrees> made(new DeferredFrees(std::move(flags)));
+    auto made = make_at_in<DeferredFrees>(
+        memory, [&](void* place) { return new (place) DeferredFrees(memory); });
+    made->kernel_flags_.reserve(image.kernel_refs.size());
+    for (const auto& kernel : image.kernel_refs) made->kernel_flags_.push_back(kernel.flags);
     RelationTables tables = {.kernel = {graph.kernel, graph.node_count},
                              .kernel_flags = made->kernel_flags_,
                              .free_offsets = {},
@@ -41,9 +43,9 @@ Result<std::unique_ptr<DeferredFrees>> DeferredFrees::create(const ImageView& im
       tables.free_offsets = {graph.free_off, size_t{graph.node_count} + 1};
       tables.free_launches = {graph.free_launch, graph.free_off[graph.node_count]};
     }
-    auto books = Relations<mt_topo::RealThreads>::create(tables);
+    auto books = Relations<mt_topo::RealThreads>::create(tables, memory);
     if (!books.ok()) return std::move(books.status());
-    made->blocks_.emplace(std::move(*books), rows);
+    made->blocks_.emplace(std::move(*books), rows, memory);
     return made;
   } catch (const std::bad_alloc&) {
     return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no memory for Free-to-Launch relations");

@@ -7,16 +7,18 @@
 //
 // Threads  begin_run() and finish() with no lane running; else each function in the lane it names.
 // Trust    The image is verified, and its relations are proved to end (liveness.hpp).
-// Memory   Owns the books (relations.hpp) and 16 bytes for each Free with a row. A run allocates
-//          nothing.
+// Memory   Owns the books (relations.hpp) and 16 bytes for each Free with a row, out of the
+// resource
+//          that it is given. A run allocates nothing.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <memory_resource>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/resource.hpp"
 #include "base/status.hpp"
 #include "exec/held_blocks.hpp"
 #include "exec/image.hpp"
@@ -27,8 +29,8 @@ namespace davit::exec {
 
 class DeferredFrees {
  public:
-  static Result<std::unique_ptr<DeferredFrees>> create(const ImageView& image,
-                                                       const GraphView& graph);
+  static Result<ResourcePtr<DeferredFrees>> create(const ImageView& image, const GraphView& graph,
+                                                   std::pmr::memory_resource& memory);
 
   void begin_run() noexcept { blocks_->begin_run(); }
   // After a run in which all nodes have run: gives back what is still held. After one that failed,
@@ -48,10 +50,9 @@ class DeferredFrees {
   [[nodiscard]] const RelationStatistics& statistics() const { return blocks_->statistics(); }
 
  private:
-  explicit DeferredFrees(std::vector<uint32_t> kernel_flags)
-      : kernel_flags_(std::move(kernel_flags)) {}
+  explicit DeferredFrees(std::pmr::memory_resource& memory) : kernel_flags_(&memory) {}
 
-  std::vector<uint32_t> kernel_flags_;                                // The books borrow them.
+  std::pmr::vector<uint32_t> kernel_flags_;                           // The books borrow them.
   std::optional<HeldBlocks<mt_topo::RealThreads, DvtCell*>> blocks_;  // From create() on.
 };
 

@@ -65,12 +65,17 @@ const char* schedule_name(uint32_t schedule) {
 }  // namespace
 
 ExecutionTrace::ExecutionTrace(const DvtImage& image, uint32_t executor_id, Limits limits,
-                               uint32_t workers)
+                               uint32_t workers, std::pmr::memory_resource& memory)
     : image_(share_image(image)),
       executor_id_(executor_id),
       limits_(limits),
-      workers_(std::max(workers, 1U)) {
-  for (Worker& worker : workers_) worker.events.reserve(limits.events);
+      workers_(&memory),
+      runs_(&memory),
+      schedule_reason_(&memory) {
+  workers_.reserve(std::max(workers, 1U));
+  while (workers_.size() < std::max(workers, 1U)) {
+    workers_.emplace_back(memory).events.reserve(limits.events);
+  }
   runs_.reserve(limits.runs);
 }
 
@@ -249,31 +254,33 @@ void ExecutionTrace::append_to(trace::TraceWriter& writer, uint32_t pid) const {
     writer.async_end(pid, async_id, "run", "run", run.end_ns);
   }
   const std::string id = std::to_string(executor_id_);
-  if (workers_.size() > 1) writer.metadata("schedule_exec_" + id, schedule_reason_);
+  if (workers_.size() > 1) writer.metadata("schedule_exec_" + id, std::string(schedule_reason_));
   if (const uint64_t dropped = dropped_events(); dropped > 0) {
     writer.metadata("dropped_events_exec_" + id, std::to_string(dropped));
   }
 }
 
-std::unique_ptr<EnvironmentTrace> EnvironmentTrace::from_environment(const DvtImage& image,
-                                                                     uint32_t workers) {
+ResourcePtr<EnvironmentTrace> EnvironmentTrace::from_environment(
+    const DvtImage& image, uint32_t workers, std::pmr::memory_resource& memory) {
   const char* path = std::getenv("DAVIT_TRACE");  // NOLINT(concurrency-mt-unsafe)
   if (path == nullptr || *path == '\0') return nullptr;
   static std::atomic<uint32_t> traced_executors{0};
   const uint32_t id = traced_executors.fetch_add(1, std::memory_order_relaxed) + 1;
-  return std::unique_ptr<EnvironmentTrace>(new EnvironmentTrace(image, id, workers, path));
+  return make_at_in<EnvironmentTrace>(memory, [&](void* place) {
+    return new (place) EnvironmentTrace(image, id, workers, path, memory);
+  });
 }
 
 EnvironmentTrace::EnvironmentTrace(const DvtImage& image, uint32_t executor_id, uint32_t workers,
-                                   std::string path)
-    : trace_(image, executor_id, workers),
+                                   const char* path, std::pmr::memory_resource& memory)
+    : trace_(image, executor_id, ExecutionTrace::Limits(), workers, memory),
       executor_id_(executor_id),
-      path_(std::move(path)),
+      path_(path, &memory),
       owner_pid_(::getpid()) {}
 
 Status EnvironmentTrace::write() const {
   const pid_t pid = ::getpid();
-  std::string path = path_;
+  std::string path(path_);
   if (pid != owner_pid_) path = with_suffix(path, "." + std::to_string(pid));
   if (executor_id_ > 1) path = with_suffix(path, "." + std::to_string(executor_id_));
   trace::TraceWriter writer;

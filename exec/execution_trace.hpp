@@ -3,17 +3,19 @@
 // Threads  One thread at a time, the executor's; observe() also by all workers of the run at once,
 //          each of whom writes storage of its own.
 // Trust    Node ids and workers come from the executor.
-// Memory   Storage is reserved at construction; what does not fit is counted and dropped. Holds a
-//          reference to the image, so that a trace may be written after the executor is gone.
+// Memory   Storage is reserved at construction, out of the resource that it is given; what does not
+//          fit is counted and dropped. Holds a reference to the image, so that a trace may be
+//          written after the executor is gone.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <memory>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
+#include "base/resource.hpp"
 #include "base/status.hpp"
 #include "davit/davit.h"
 #include "exec/executor.hpp"
@@ -33,7 +35,8 @@ class ExecutionTrace {
 
   // `executor_id` tells executors of one process apart: exec_id in the trace. `workers`: of
   // dvt_executor_schedule().
-  ExecutionTrace(const DvtImage& image, uint32_t executor_id, Limits limits, uint32_t workers = 1);
+  ExecutionTrace(const DvtImage& image, uint32_t executor_id, Limits limits, uint32_t workers = 1,
+                 std::pmr::memory_resource& memory = *std::pmr::get_default_resource());
   ExecutionTrace(const DvtImage& image, uint32_t executor_id, uint32_t workers = 1)
       : ExecutionTrace(image, executor_id, Limits(), workers) {}
 
@@ -64,7 +67,8 @@ class ExecutionTrace {
     uint64_t device_bytes;
   };
   struct alignas(64) Worker {
-    std::vector<Event> events;
+    explicit Worker(std::pmr::memory_resource& memory) : events(&memory) {}
+    std::pmr::vector<Event> events;
     uint64_t dropped = 0;
   };
   // An event and who ran it.
@@ -92,9 +96,9 @@ class ExecutionTrace {
   SharedImage image_;
   uint32_t executor_id_;
   Limits limits_;
-  std::vector<Worker> workers_;
-  std::vector<Run> runs_;
-  std::string schedule_reason_;  // Of the last run.
+  std::pmr::vector<Worker> workers_;
+  std::pmr::vector<Run> runs_;
+  std::pmr::string schedule_reason_;  // Of the last run.
   uint64_t next_run_ = 0;
   bool recording_ = false;  // Between begin_run() and end_run() of a run that has a place in runs_.
 };
@@ -104,8 +108,8 @@ class ExecutionTrace {
 class EnvironmentTrace {
  public:
   // Null when the variable is not set or empty.
-  static std::unique_ptr<EnvironmentTrace> from_environment(const DvtImage& image,
-                                                            uint32_t workers);
+  static ResourcePtr<EnvironmentTrace> from_environment(const DvtImage& image, uint32_t workers,
+                                                        std::pmr::memory_resource& memory);
 
   void begin_run() { trace_.begin_run(); }
   void end_run(DvtCode code, const DvtScheduleInfo& ran) { trace_.end_run(code, ran); }
@@ -114,11 +118,12 @@ class EnvironmentTrace {
   [[nodiscard]] Status write() const;
 
  private:
-  EnvironmentTrace(const DvtImage& image, uint32_t executor_id, uint32_t workers, std::string path);
+  EnvironmentTrace(const DvtImage& image, uint32_t executor_id, uint32_t workers, const char* path,
+                   std::pmr::memory_resource& memory);
 
   ExecutionTrace trace_;
   uint32_t executor_id_;
-  std::string path_;
+  std::pmr::string path_;
   pid_t owner_pid_;
 };
 

@@ -182,7 +182,8 @@ Result<std::unique_ptr<DvtExecutor>> DvtExecutor::create(const DvtImage& image,
   if (Status status = executor->load(); !status.ok()) return status;
   DvtScheduleInfo info;
   executor->schedule(info);
-  executor->trace_ = davit::exec::EnvironmentTrace::from_environment(image, info.workers);
+  executor->trace_ =
+      davit::exec::EnvironmentTrace::from_environment(image, info.workers, executor->host_memory_);
   return executor;
 }
 
@@ -190,7 +191,7 @@ Status DvtExecutor::create_parallel(const DvtExecutorOptions& options) {
   std::vector<const DvtStep*> steps;
   for (const StepList& body : bodies_) steps.push_back(body.steps);
   steps[view_.main] = main_.steps;
-  auto parallel = davit::exec::Parallel::create(view_, view_.main, steps, options);
+  auto parallel = davit::exec::Parallel::create(view_, view_.main, steps, options, host_memory_);
   if (!parallel.ok()) return std::move(parallel.status());
   parallel_ = std::move(*parallel);
   if (Status status = create_gear_schedules(steps, options); !status.ok()) return status;
@@ -282,7 +283,7 @@ Status DvtExecutor::run(const RunRequest& request) {
   if (watch != nullptr) watch->begin_run();
   Status status = run_traced(request);
   if (watch != nullptr) watch->end_run(status.code());
-  if (!variables_.empty() && status.ok()) turn_variables();
+  if (!variables_.empty() && status.ok()) status = turn_variables();
   return status;
 }
 
@@ -304,7 +305,8 @@ Status DvtExecutor::run_traced(const RunRequest& request) {
 
 RunWatch& DvtExecutor::watch() {
   if (watch_ == nullptr) {
-    watch_ = std::make_unique<RunWatch>(view_, *main_.graph, parallel_.deferred());
+    watch_ = davit::make_in<RunWatch>(host_memory_, view_, *main_.graph, parallel_.deferred(),
+                                      host_memory_);
     watched_.store(watch_.get(), std::memory_order_release);
   }
   return *watch_;

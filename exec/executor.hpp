@@ -29,6 +29,7 @@
 
 #include "alloc/caching_allocator.h"
 #include "alloc/host_memory.hpp"
+#include "base/resource.hpp"
 #include "base/status.hpp"
 #include "davit/davit.h"
 #include "exec/block.hpp"
@@ -68,14 +69,20 @@ struct Observer {
   RunWatch* watch = nullptr;
 };
 
-// An input and an output that are one thing: two halves that take turns.
+// An input and an output that are one thing: two halves that take turns. Where the output's shape
+// is dynamic and the caller has provided no memory, the halves are two blocks of the heap, which
+// grow with the value: its own, and the one that the output's slot keeps.
 struct Variable {
   uint32_t input = 0;  // Slots of bindings.
   uint32_t output = 0;
-  std::byte* halves[2] = {};  // One behind the other.
+  bool has_dynamic_output = false;
+  bool has_value = false;
+  std::byte* halves[2] = {};  // One behind the other; null: blocks of the heap.
   uint64_t half_bytes = 0;
   uint32_t current = 0;  // The half that has the value.
   Block own;             // What the halves are in, unless the caller has provided it.
+  DvtBlock value{};      // Of the heap.
+  uint64_t value_bytes = 0;
 };
 
 // What one run is given.
@@ -124,7 +131,8 @@ struct DvtExecutor {
   davit::Status bind_arena(void* base, size_t bytes);
   davit::Status bind_device_memory(void* base, size_t bytes);
   davit::Status bind_variable(uint32_t input, uint32_t output, void* base, size_t bytes);
-  davit::Status variable(uint32_t input, void*& data) const;
+  davit::Status set_variable(uint32_t input, const DvtTensor* tensor, const void* data);
+  davit::Status variable(uint32_t input, DvtTensor* tensor, void*& data) const;
   // The shape comes with the data.
   davit::Status bind_input_tensor(uint32_t index, const DvtTensor& tensor, const void* data);
   davit::Status bind_output_tensor(uint32_t index, const DvtTensor& tensor, void* data,
@@ -198,17 +206,28 @@ struct DvtExecutor {
   static void explain_shortage(DvtValueMemory& memory, davit::ErrorDetail& detail);
   void return_heap_values();
 
-  // exec/executor_segments.cpp: memory of the caller's on the device, and variables.
+  // exec/executor_segments.cpp: memory of the caller's on the device.
   davit::Status check_device_piece(const void* base, size_t bytes, uint64_t needed,
                                    const char* what, DvtStage stage) const;
   davit::Status create_fixed_memory(const DvtExecutorOptions& options);
   davit::Status create_feature_memory(void* base, size_t bytes, Allocator& out);
-  davit::Status check_variable(uint32_t input, uint32_t output, uint64_t half_bytes,
-                               const void* base, size_t bytes) const;
+
+  // exec/executor_variables.cpp.
+  davit::Status check_variable_ports(uint32_t input, uint32_t output) const;
+  davit::Status provide_halves(davit::exec::Variable& variable, void* base, size_t bytes) const;
+  void begin_variable(davit::exec::Variable variable);
   [[nodiscard]] const davit::exec::Variable* variable_of(uint32_t slot) const;
+  [[nodiscard]] const std::byte* address_of(const davit::exec::Variable& variable) const;
+  [[nodiscard]] const davit::exec::PortView& output_of(const davit::exec::Variable& variable) const;
+  DvtOutputSlot& slot_of(const davit::exec::Variable& variable) const;
+  davit::Status write_variable(davit::exec::Variable& variable, const DvtTensor& shape,
+                               const void* data);
   [[nodiscard]] davit::Status check_variables_apart() const;
+  [[nodiscard]] davit::Status check_apart(const davit::exec::Variable& variable, const void* begin,
+                                          uint64_t bytes) const;
   void end_variable(uint32_t slot);
-  void turn_variables();
+  davit::Status turn_variables();
+  void turn_dynamic(davit::exec::Variable& variable);
 
   davit::Status create_parallel(const DvtExecutorOptions& options);
   davit::Status choose_device(const DvtExecutorOptions& options);
@@ -222,6 +241,7 @@ struct DvtExecutor {
                              const void* data, size_t bytes) const;
   void attach(uint32_t slot, const void* data);
   void point(uint32_t slot, const void* data);
+  bool take_shape(uint32_t index, const DvtTensor& shape);
   davit::Status bind_dynamic_output(uint32_t index, void* data, size_t bytes);
   davit::Status check_given_shapes() const;
   davit::Status bind(const davit::exec::PortView& port, uint32_t slot, const void* data,
@@ -268,7 +288,7 @@ struct DvtExecutor {
   davit::Status reclaim_all();
   [[nodiscard]] bool lost_device_in_fork() const;
 
-  davit::alloc::HostMemory host_memory_;  // Of all that follows.
+  davit::alloc::HostMemory host_memory_{sizeof(DvtExecutor)};  // Of all that follows.
   davit::exec::SharedImage image_;
   const davit::exec::ImageView& view_;
   davit::exec::Layout layout_;
@@ -316,10 +336,11 @@ struct DvtExecutor {
   bool ready_ = false;             // Bindings are complete and checked.
   bool recovery_pending_ = false;  // recover() has not succeeded since the last failure.
 
-  davit::exec::Parallel parallel_;
-  std::vector<davit::exec::Parallel> gear_parallels_;  // By gear, where these drive a device.
-  std::unique_ptr<davit::exec::RunWatch> watch_;
+  davit::exec::Parallel parallel_{host_memory_};
+  // By gear, where these drive a device.
+  std::pmr::vector<davit::exec::Parallel> gear_parallels_{&host_memory_};
+  davit::ResourcePtr<davit::exec::RunWatch> watch_;
   std::atomic<const davit::exec::RunWatch*> watched_{nullptr};  // For describe_waits().
 
-  std::unique_ptr<davit::exec::EnvironmentTrace> trace_;  // When DAVIT_TRACE is set.
+  davit::ResourcePtr<davit::exec::EnvironmentTrace> trace_;  // When DAVIT_TRACE is set.
 };

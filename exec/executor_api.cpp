@@ -167,7 +167,25 @@ DvtCode dvt_executor_variable(const DvtExecutor* executor, uint32_t input, void*
   return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
     if (executor == nullptr) return null_argument("executor");
     if (data == nullptr) return null_argument("data");
-    return executor->variable(input, *data);
+    return executor->variable(input, nullptr, *data);
+  });
+}
+
+DvtCode dvt_executor_variable_tensor(const DvtExecutor* executor, uint32_t input, DvtTensor* tensor,
+                                     void** data, DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    if (tensor == nullptr) return null_argument("tensor");
+    if (data == nullptr) return null_argument("data");
+    return executor->variable(input, tensor, *data);
+  });
+}
+
+DvtCode dvt_executor_set_variable(DvtExecutor* executor, uint32_t input, const DvtTensor* tensor,
+                                  const void* data, DvtError* error) {
+  return guarded(error, DVT_STAGE_BIND, [&]() -> Status {
+    if (executor == nullptr) return null_argument("executor");
+    return executor->set_variable(input, tensor, data);
   });
 }
 

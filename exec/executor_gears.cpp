@@ -19,7 +19,7 @@ Status DvtExecutor::create_gear_schedules(std::span<const DvtStep* const> steps,
   for (const uint32_t body : davit::exec::gears_of(view_).bodies()) {
     DvtExecutorOptions of_gear = options;
     if (!davit::exec::drives_device(view_, view_.graphs[body])) of_gear.pool = nullptr;
-    auto made = Parallel::create(view_, body, steps, of_gear);
+    auto made = Parallel::create(view_, body, steps, of_gear, host_memory_);
     if (!made.ok()) return std::move(made.status());
     gear_parallels_.push_back(std::move(*made));
   }

@@ -16,7 +16,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -32,8 +32,9 @@ namespace davit::exec {
 template <class Platform, class Block>
 class HeldBlocks {
  public:
-  HeldBlocks(std::unique_ptr<Relations<Platform>> books, size_t most)
-      : books_(std::move(books)), wait_(books_->make_wait()) {
+  HeldBlocks(ResourcePtr<Relations<Platform>> books, size_t most,
+             std::pmr::memory_resource& memory = *std::pmr::get_default_resource())
+      : books_(std::move(books)), held_(&memory), wait_(books_->make_wait()) {
     held_.reserve(most);
   }
 
@@ -109,8 +110,8 @@ class HeldBlocks {
     return first;
   }
 
-  std::unique_ptr<Relations<Platform>> books_;
-  std::vector<Block> held_;  // From the oldest on.
+  ResourcePtr<Relations<Platform>> books_;
+  std::pmr::vector<Block> held_;  // From the oldest on.
   typename Relations<Platform>::Wait wait_;
   size_t awaited_ = 0;  // Of held_: when wait_ is over, so many may go.
   std::atomic<uint32_t> awaited_launch_{kNone};

@@ -286,7 +286,7 @@ Result<Mapping> map_file(const std::string& path, bool prefault);
 
 // The opaque type of davit.h. One reference belongs to whoever opened it, one to each executor.
 struct DvtImage {
-  davit::alloc::HostMemory memory;  // Of all that follows, but for mappings.
+  davit::alloc::HostMemory memory{sizeof(DvtImage)};  // Of all that follows, but for mappings.
   davit::exec::ImageView view{memory};
   davit::exec::CodeSegment code;  // Loaded; empty when there is none.
   davit::exec::Mapping mapping;   // Of an image opened from a file.

@@ -62,9 +62,10 @@ std::string reason_to_keep_device(const ImageView& image, const GraphView& graph
 
 Result<Parallel> Parallel::create(const ImageView& image, uint32_t id,
                                   std::span<const DvtStep* const> steps,
-                                  const DvtExecutorOptions& options) {
+                                  const DvtExecutorOptions& options,
+                                  std::pmr::memory_resource& memory) {
   const GraphView& graph = image.graphs[id];
-  Parallel made;
+  Parallel made(memory);
   if (Status status = check_options(options, graph); !status.ok()) return status;
   if (options.schedule == DVT_SCHEDULE_SEQUENTIAL) made.reason_ = "asked for";
   if (options.pool == nullptr || options.schedule == DVT_SCHEDULE_SEQUENTIAL) return made;
@@ -73,7 +74,7 @@ Result<Parallel> Parallel::create(const ImageView& image, uint32_t id,
                         : reason_to_keep_in_order(image, graph);
   if (!made.reason_.empty()) return made;
   if (device) {
-    auto deferred = DeferredFrees::create(image, graph);
+    auto deferred = DeferredFrees::create(image, graph, memory);
     if (!deferred.ok()) return std::move(deferred.status());
     made.deferred_ = std::move(*deferred);
   }
@@ -100,7 +101,7 @@ Result<Parallel> Parallel::create(const ImageView& image, uint32_t id,
   const mt_topo::PlanTables plan = planned ? plan_tables(graph) : mt_topo::PlanTables{};
   auto scheduler = mt_topo::Scheduler::create(
       tables, planned ? &plan : nullptr, options.pool->pool,
-      {.mode = mode_of(options.schedule), .workers = options.workers_max});
+      {.mode = mode_of(options.schedule), .workers = options.workers_max, .memory = &memory});
   if (!scheduler.ok()) return std::move(scheduler.status());
   made.scheduler_ = std::move(*scheduler);
   made.bodies_.resize(image.graphs.size());
@@ -131,8 +132,9 @@ Status Parallel::create_body(const ImageView& image, uint32_t id, const DvtStep*
   mt_topo::Mode mode = options.schedule == DVT_SCHEDULE_DYNAMIC ? mt_topo::Mode::kDynamic
                                                                 : mt_topo::Mode::kAutomatic;
   if (!shared) mode = mt_topo::Mode::kSequential;
-  auto scheduler = mt_topo::Scheduler::create(tables, nullptr, options.pool->pool,
-                                              {.mode = mode, .workers = options.workers_max});
+  auto scheduler = mt_topo::Scheduler::create(
+      tables, nullptr, options.pool->pool,
+      {.mode = mode, .workers = options.workers_max, .memory = bodies_.get_allocator().resource()});
   if (!scheduler.ok()) return std::move(scheduler.status());
   bodies_[id] = std::move(*scheduler);
   return {};

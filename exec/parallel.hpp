@@ -7,14 +7,15 @@
 //
 // Threads  One run at a time, and one of each body, by any thread, within one of Main.
 // Trust    The image is verified. What is not safe to share stays sequential, with a reason.
-// Memory   Tables at load; a run allocates nothing.
+// Memory   Tables at load, out of the resource that it is given; a run allocates nothing.
 #pragma once
 
-#include <memory>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/resource.hpp"
 #include "davit/davit.h"
 #include "exec/deferred_frees.hpp"
 #include "exec/image.hpp"
@@ -25,11 +26,18 @@ namespace davit::exec {
 // A graph's scheduler, or why there is none.
 class Parallel {
  public:
+  // None yet, and none until create() has made one.
+  explicit Parallel(std::pmr::memory_resource& memory)
+      : reason_("no pool of workers was given", &memory),
+        remark_(&memory),
+        bodies_(&memory),
+        around_(&memory) {}
   // Of Main, or of a gear in its place. `steps`: by graph, those of Main and of bodies; they stay
-  // where they are.
+  // where they are. `memory` holds what is made, and outlives it.
   static Result<Parallel> create(const ImageView& image, uint32_t graph,
                                  std::span<const DvtStep* const> steps,
-                                 const DvtExecutorOptions& options);
+                                 const DvtExecutorOptions& options,
+                                 std::pmr::memory_resource& memory);
 
   // Of an image that drives a device: Frees that may be ahead of Launches. Else null.
   [[nodiscard]] DeferredFrees* deferred() const { return deferred_.get(); }
@@ -62,14 +70,14 @@ class Parallel {
                        std::span<const DvtStep* const> steps, const DvtExecutorOptions& options);
   [[nodiscard]] std::string describe_bodies() const;
 
-  std::string reason_ = "no pool of workers was given";  // While not active.
-  std::string remark_;  // What else is to be said of the image's schedule.
+  std::pmr::string reason_;  // While not active.
+  std::pmr::string remark_;  // What else is to be said of the image's schedule.
   uint32_t first_ = 0;
-  std::unique_ptr<mt_topo::Scheduler> scheduler_;
-  std::unique_ptr<DeferredFrees> deferred_;
+  ResourcePtr<mt_topo::Scheduler> scheduler_;
+  ResourcePtr<DeferredFrees> deferred_;
   // By graph; null: no body that Main leads to.
-  std::vector<std::unique_ptr<mt_topo::Scheduler>> bodies_;
-  std::vector<uint32_t> around_;  // By graph: the one that has its node; kNone of Main.
+  std::pmr::vector<ResourcePtr<mt_topo::Scheduler>> bodies_;
+  std::pmr::vector<uint32_t> around_;  // By graph: the one that has its node; kNone of Main.
 };
 
 }  // namespace davit::exec

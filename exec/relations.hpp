@@ -24,19 +24,20 @@
 // Threads  begin_run() with neither lane running. Else each function in the lane that it names. A
 //          lane may move to another thread if what it has done happens before what it does there.
 // Trust    create() checks the tables.
-// Memory   Borrows the tables. Owns 12 bytes per node and 4 per related Launch. Runs allocate
-//          nothing.
+// Memory   Borrows the tables. Owns 12 bytes per node and 4 per related Launch, out of the resource
+//          that it is given. Runs allocate nothing.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <memory>
+#include <memory_resource>
 #include <new>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/resource.hpp"
 #include "base/status.hpp"
 #include "exec/image.hpp"
 #include "exec/mt_topo/platform.hpp"
@@ -73,6 +74,9 @@ class Relations {
   // What a suspended allocation waits for, fixed when it was suspended.
   class Wait {
    public:
+    // For nothing: make_wait() makes those for suspend().
+    explicit Wait(std::pmr::memory_resource& memory = *std::pmr::get_default_resource())
+        : owed_(&memory) {}
     [[nodiscard]] bool empty() const { return owed_.empty(); }
     // One of them. Precondition: not empty().
     [[nodiscard]] uint32_t launch() const { return owed_.front().launch; }
@@ -83,14 +87,17 @@ class Relations {
       uint32_t launch;
       uint32_t generation;
     };
-    std::vector<Owed> owed_;
+    std::pmr::vector<Owed> owed_;
   };
 
-  static Result<std::unique_ptr<Relations>> create(const RelationTables& tables) {
+  static Result<ResourcePtr<Relations>> create(
+      const RelationTables& tables,
+      std::pmr::memory_resource& memory = *std::pmr::get_default_resource()) {
     try {
       auto related = related_nodes(tables);
       if (!related.ok()) return std::move(related.status());
-      return std::unique_ptr<Relations>(new Relations(tables, std::move(*related)));
+      return make_at_in<Relations>(
+          memory, [&](void* place) { return new (place) Relations(tables, *related, memory); });
     } catch (const std::bad_alloc&) {
       return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no memory for Free-to-Launch relations");
     }
@@ -150,7 +157,7 @@ class Relations {
 
   // For suspend(). Allocates, so that nothing else has to.
   [[nodiscard]] Wait make_wait() const {
-    Wait wait;
+    Wait wait(*related_.get_allocator().resource());
     wait.owed_.reserve(launch_count_);
     return wait;
   }
@@ -204,20 +211,21 @@ class Relations {
   static constexpr uint32_t kListed = 1U << 31;
   static constexpr uint32_t kLaunchCountMax = UINT16_MAX;
 
-  Relations(const RelationTables& tables, std::vector<uint64_t> related)
+  Relations(const RelationTables& tables, std::span<const uint64_t> related,
+            std::pmr::memory_resource& memory)
       : offsets_(tables.free_offsets),
         launches_(tables.free_launches),
         node_count_(static_cast<uint32_t>(tables.kernel.size())),
-        related_(std::move(related)),
-        submitted_(new Atom[node_count_]()),
-        memory_(new uint64_t[node_count_]()) {
+        related_(related.begin(), related.end(), &memory),
+        submitted_(ResourceArray<Atom>::zeroed(node_count_, memory)),
+        memory_(ResourceArray<uint64_t>::zeroed(node_count_, memory)) {
     for (const uint64_t bits : related_) {
       launch_count_ += static_cast<uint32_t>(std::popcount(bits));
     }
     for (uint32_t node = 0; node + 1 < offsets_.size(); ++node) {
       if (offsets_[node] != offsets_[node + 1]) --launch_count_;
     }
-    list_.reset(new uint32_t[launch_count_]);
+    list_ = ResourceArray<uint32_t>(launch_count_, memory);
   }
 
   [[nodiscard]] uint64_t word(uint32_t generation) const noexcept {
@@ -279,11 +287,11 @@ class Relations {
   uint32_t node_count_;
   uint32_t launch_count_ = 0;
   uint32_t epoch_ = 0;
-  uint32_t launch_epoch_ = 0;      // 1 to kLaunchCountMax.
-  std::vector<uint64_t> related_;  // A bit per node.
-  std::unique_ptr<Atom[]> submitted_;
-  std::unique_ptr<uint64_t[]> memory_;
-  std::unique_ptr<uint32_t[]> list_;
+  uint32_t launch_epoch_ = 0;           // 1 to kLaunchCountMax.
+  std::pmr::vector<uint64_t> related_;  // A bit per node.
+  ResourceArray<Atom> submitted_;
+  ResourceArray<uint64_t> memory_;
+  ResourceArray<uint32_t> list_;
   uint32_t list_count_ = 0;
   RelationStatistics statistics_;
   alignas(64) typename Platform::template Atom<uint32_t> waiting_{0};  // Suspended allocations.

@@ -26,11 +26,9 @@ struct RunWatch::Picture {
   }
 };
 
-RunWatch::RunWatch(const ImageView& image, const GraphView& main, const DeferredFrees* deferred)
-    : image_(image),
-      graph_(main),
-      deferred_(deferred),
-      states_(new std::atomic<State>[main.node_count]) {
+RunWatch::RunWatch(const ImageView& image, const GraphView& main, const DeferredFrees* deferred,
+                   std::pmr::memory_resource& memory)
+    : image_(image), graph_(main), deferred_(deferred), states_(main.node_count, memory) {
   for (auto& last : last_) last.store(kNone, std::memory_order_relaxed);
   for (uint32_t node = 0; node < main.node_count; ++node) set(node, State::kWaiting);
 }

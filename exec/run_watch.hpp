@@ -4,14 +4,15 @@
 //          describe() by any thread at any time: each word is one moment's truth, the whole may mix
 //          moments.
 // Trust    The image is verified.
-// Memory   A byte per node. Only describe() allocates.
+// Memory   A byte per node, out of the resource that it is given. Only describe() allocates.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <memory_resource>
 #include <string>
 
+#include "base/resource.hpp"
 #include "exec/image.hpp"
 
 namespace davit::exec {
@@ -21,7 +22,8 @@ class DeferredFrees;
 class RunWatch {
  public:
   // `deferred` may be null.
-  RunWatch(const ImageView& image, const GraphView& main, const DeferredFrees* deferred);
+  RunWatch(const ImageView& image, const GraphView& main, const DeferredFrees* deferred,
+           std::pmr::memory_resource& memory);
 
   void begin_run() noexcept;
   void end_run(int32_t code) noexcept { code_.store(code, std::memory_order_relaxed); }
@@ -51,7 +53,7 @@ class RunWatch {
   const ImageView& image_;
   const GraphView& graph_;
   const DeferredFrees* deferred_;
-  std::unique_ptr<std::atomic<State>[]> states_;
+  ResourceArray<std::atomic<State>> states_;
   std::atomic<uint32_t> last_[3];
   std::atomic<uint64_t> runs_{0};
   std::atomic<int32_t> code_{kInProgress};

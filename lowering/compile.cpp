@@ -406,6 +406,7 @@ Result<image::ImageModel> compile_gears(const ir::Module& source, CompileOptions
     models.push_back(std::move(*model));
   }
   if (workers > 1) report.why_no_schedule = "gears run in order";
+  stages.start("merge gears");
   return lowering::merge_gears(source, std::move(models));
 }
 

@@ -39,7 +39,7 @@ struct Making {
 // A program with its scheduler.
 struct Scheduled {
   std::unique_ptr<Program> program;
-  std::unique_ptr<mt_topo::Scheduler> scheduler;
+  ResourcePtr<mt_topo::Scheduler> scheduler;
   mt_topo::Mode mode = mt_topo::Mode::kAutomatic;
 };
 // With bodies, as chance will have it.

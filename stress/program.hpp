@@ -166,7 +166,7 @@ class Program {
   std::vector<uint32_t> flow_nodes_;  // In order.
 
   std::vector<uint32_t> kernel_, free_offsets_, free_launches_;
-  std::unique_ptr<Books> relations_;
+  ResourcePtr<Books> relations_;
   bool suspends_;
   std::vector<std::vector<uint32_t>> needs_;  // By launch, in programs that suspend: memory nodes.
   std::vector<uint8_t> freed_;                // Of the memory lane.

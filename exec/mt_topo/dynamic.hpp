@@ -23,19 +23,20 @@
 //
 // Threads  One run at a time; see job.hpp for helpers.
 // Trust    The topology is checked.
-// Memory   Everything is allocated by the constructor: 16 bytes per unit, and 4 bytes per unit and
-//          worker that is touched only as far as it is used; 8 more per unit where nodes may
-//          suspend. A run allocates nothing.
+// Memory   Everything is allocated by the constructor, out of the resource that it is given:
+//          16 bytes per unit, and 4 bytes per unit and worker that is touched only as far as it is
+//          used; 8 more per unit where nodes may suspend. A run allocates nothing.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <memory>
+#include <memory_resource>
 #include <new>
 #include <span>
 #include <utility>
 
+#include "base/resource.hpp"
 #include "exec/mt_topo/job.hpp"
 #include "exec/mt_topo/join.hpp"
 #include "exec/mt_topo/mailbox.hpp"
@@ -49,16 +50,17 @@ template <class Platform>
 class Dynamic final : public Job {
  public:
   // `workers` counts the caller, and everybody whom a crew may send.
-  Dynamic(const Topology& topology, uint32_t workers, int64_t spin_ns)
+  Dynamic(const Topology& topology, uint32_t workers, int64_t spin_ns,
+          std::pmr::memory_resource& memory = *std::pmr::get_default_resource())
       : topology_(topology),
         workers_(workers),
         ring_size_(std::bit_ceil(std::max(topology.unit_count(), 2U))),
         state_(spin_ns),
-        joins_(new Join<Platform>[topology.unit_count()]),
-        mailboxes_(new Mailbox<Platform>[workers]),
-        rings_(new uint32_t[size_t{ring_size_} * workers]),
-        strand_next_(new uint32_t[topology.unit_count()]),
-        pauses_(topology.may_suspend() ? new Pause[topology.unit_count()]() : nullptr) {
+        joins_(topology.unit_count(), memory),
+        mailboxes_(workers, memory),
+        rings_(size_t{ring_size_} * workers, memory),
+        strand_next_(topology.unit_count(), memory),
+        pauses_(Pauses::zeroed(topology.may_suspend() ? topology.unit_count() : 0, memory)) {
     for (uint32_t unit = 0; unit < topology.unit_count(); ++unit) {
       joins_[unit].~Join();
       new (&joins_[unit]) Join<Platform>(topology.indegree(unit));
@@ -97,11 +99,12 @@ class Dynamic final : public Job {
     uint32_t epoch;
     uint32_t position;
   };
+  using Pauses = ResourceArray<Pause>;
 
   void start(Crew* crew, uint32_t helpers, const RunControl& control, const RunObserver* observer,
              uint32_t batch_min) noexcept {
     if (++epoch_ == 0) {
-      if (pauses_ != nullptr) std::fill_n(pauses_.get(), topology_.unit_count(), Pause{});
+      std::fill_n(pauses_.get(), pauses_.size(), Pause{});
       for (uint32_t unit = 0; unit < topology_.unit_count(); ++unit) joins_[unit].clear();
       epoch_ = 1;
     }
@@ -140,11 +143,11 @@ class Dynamic final : public Job {
   uint32_t done_at_ = 0;  // What done_ is at the end of the run: it is never set back.
   Loop loop_ = Loop::kPlain;
   JobState<Platform> state_;
-  std::unique_ptr<Join<Platform>[]> joins_;
-  std::unique_ptr<Mailbox<Platform>[]> mailboxes_;
-  std::unique_ptr<uint32_t[]> rings_;
-  std::unique_ptr<uint32_t[]> strand_next_;
-  std::unique_ptr<Pause[]> pauses_;  // Null unless nodes may suspend.
+  ResourceArray<Join<Platform>> joins_;
+  ResourceArray<Mailbox<Platform>> mailboxes_;
+  ResourceArray<uint32_t> rings_;
+  ResourceArray<uint32_t> strand_next_;
+  Pauses pauses_;  // Empty unless nodes may suspend.
   alignas(64) Strand<Platform> strand_;
   alignas(64) typename Platform::template Atom<uint32_t> done_{0};
 };
@@ -164,7 +167,7 @@ class Dynamic<Platform>::Worker {
         joins_(run.joins_.get()),
         ring_(run.rings_.get() + size_t{index} * run.ring_size_),
         mask_(run.ring_size_ - 1),
-        pauses_(run.pauses_.get()),
+        pauses_(run.pauses_.size() == 0 ? nullptr : run.pauses_.get()),
         index_(index),
         epoch_(run.epoch_),
         batch_min_(run.batch_min_),

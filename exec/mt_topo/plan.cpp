@@ -180,8 +180,12 @@ Status check_plan(const PlanTables& plan, const Tables& tables) {
   return PlanCheck(plan, tables).run();
 }
 
-Segments::Segments(const PlanTables& plan, const Tables& tables)
-    : node_(plan.order.begin(), plan.order.end()), raised_(plan.waits.size()) {
+Segments::Segments(const PlanTables& plan, const Tables& tables, std::pmr::memory_resource& memory)
+    : steps_(&memory),
+      node_(plan.order.begin(), plan.order.end(), &memory),
+      part_begin_(&memory),
+      segments_(&memory),
+      raised_(plan.waits.size(), &memory) {
   const uint32_t count = tables.count();
   steps_.reserve(count);
   for (const uint32_t node : node_) steps_.push_back(tables.steps[node]);

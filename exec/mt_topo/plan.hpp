@@ -6,10 +6,11 @@
 //
 // Threads  Immutable once built.
 // Trust    Tables may come from a file; check_plan() proves that they are a schedule of the graph.
-// Memory   PlanTables borrows. Segments owns.
+// Memory   PlanTables borrows. Segments owns, out of the resource that it is given.
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -51,7 +52,8 @@ struct Segment {
 class Segments {
  public:
   // Precondition: check_plan().
-  Segments(const PlanTables& plan, const Tables& tables);
+  Segments(const PlanTables& plan, const Tables& tables,
+           std::pmr::memory_resource& memory = *std::pmr::get_default_resource());
 
   [[nodiscard]] uint32_t parts() const { return static_cast<uint32_t>(part_begin_.size() - 1); }
   [[nodiscard]] uint32_t part_begin(uint32_t part) const { return part_begin_[part]; }
@@ -62,11 +64,11 @@ class Segments {
   [[nodiscard]] uint32_t flag_count() const { return static_cast<uint32_t>(raised_.size()); }
 
  private:
-  std::vector<DvtStep> steps_;
-  std::vector<uint32_t> node_;
-  std::vector<uint32_t> part_begin_;
-  std::vector<Segment> segments_;
-  std::vector<uint32_t> raised_;
+  std::pmr::vector<DvtStep> steps_;
+  std::pmr::vector<uint32_t> node_;
+  std::pmr::vector<uint32_t> part_begin_;
+  std::pmr::vector<Segment> segments_;
+  std::pmr::vector<uint32_t> raised_;
 };
 
 }  // namespace davit::mt_topo

@@ -30,8 +30,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
+#include <memory_resource>
 
+#include "base/resource.hpp"
 #include "exec/mt_topo/job.hpp"
 #include "exec/mt_topo/plan.hpp"
 
@@ -41,12 +42,13 @@ template <class Platform>
 class Planned final : public Job {
  public:
   // `workers` counts the caller.
-  Planned(const Segments& segments, uint32_t workers, int64_t spin_ns)
+  Planned(const Segments& segments, uint32_t workers, int64_t spin_ns,
+          std::pmr::memory_resource& memory = *std::pmr::get_default_resource())
       : segments_(segments),
         workers_(std::min(workers, segments.parts())),
         state_(spin_ns),
-        parts_(new Part[segments.parts()]),
-        flags_(new Flag[segments.flag_count()]) {}
+        parts_(segments.parts(), memory),
+        flags_(segments.flag_count(), memory) {}
 
   // `crew` may be null: the caller runs all parts. At most `helpers` come at a time.
   Outcome run(Crew* crew, uint32_t helpers, const RunControl& control,
@@ -120,8 +122,8 @@ class Planned final : public Job {
   uint32_t done_at_ = 0;  // What done_ is at the end of the run: it is never set back.
   Loop loop_ = Loop::kPlain;
   JobState<Platform> state_;
-  std::unique_ptr<Part[]> parts_;
-  std::unique_ptr<Flag[]> flags_;
+  ResourceArray<Part> parts_;
+  ResourceArray<Flag> flags_;
   alignas(64) typename Platform::template Atom<uint32_t> done_{0};
 };
 

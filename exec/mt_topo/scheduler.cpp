@@ -147,12 +147,12 @@ struct Scheduler::State {
         // What the sequential runs of kAutomatic tell is enough.
         measures(options.measures && options.mode == Mode::kDynamic),
         order(pool == nullptr ? 0 : pool->spin_ns()),
-        topology(tables),
+        topology(tables, *options.memory),
         // Whoever of the pool may come, also where fewer may come at a time.
-        dynamic(topology, pool == nullptr ? 1 : pool->workers(), order.spin_ns()) {
+        dynamic(topology, pool == nullptr ? 1 : pool->workers(), order.spin_ns(), *options.memory) {
     if (plan != nullptr) {
-      segments.emplace(*plan, tables);
-      planned.emplace(*segments, workers, order.spin_ns());
+      segments.emplace(*plan, tables, *options.memory);
+      planned.emplace(*segments, workers, order.spin_ns(), *options.memory);
     }
     if (wanted != Mode::kAutomatic) settle(wanted, "asked for");
     if (wanted == Mode::kAutomatic) find_candidates();
@@ -354,12 +354,12 @@ struct Scheduler::State {
   std::optional<Planned<RealThreads>> planned;
 };
 
-Scheduler::Scheduler(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Scheduler::Scheduler(ResourcePtr<State> state) : state_(std::move(state)) {}
 Scheduler::~Scheduler() = default;
 
-Result<std::unique_ptr<Scheduler>> Scheduler::create(const Tables& tables, const PlanTables* plan,
-                                                     std::shared_ptr<Pool> pool,
-                                                     const SchedulerOptions& options) {
+Result<ResourcePtr<Scheduler>> Scheduler::create(const Tables& tables, const PlanTables* plan,
+                                                 std::shared_ptr<Pool> pool,
+                                                 const SchedulerOptions& options) {
   if (Status status = check_tables(tables); !status.ok()) return status;
   if (plan != nullptr) {
     if (Status status = check_plan(*plan, tables); !status.ok()) {
@@ -380,8 +380,9 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(const Tables& tables, const
   uint32_t workers = pool == nullptr ? 1 : pool->workers();
   if (options.workers != 0) workers = std::min(workers, options.workers);
   try {
-    return std::unique_ptr<Scheduler>(
-        new Scheduler(std::make_unique<State>(tables, plan, std::move(pool), workers, options)));
+    auto state = make_in<State>(*options.memory, tables, plan, std::move(pool), workers, options);
+    return make_at_in<Scheduler>(
+        *options.memory, [&](void* place) { return new (place) Scheduler(std::move(state)); });
   } catch (const std::bad_alloc&) {
     return Status(DVT_OUT_OF_MEMORY, DVT_STAGE_LOAD, "no memory for the scheduler's tables");
   }

@@ -27,7 +27,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 
+#include "base/resource.hpp"
 #include "base/status.hpp"
 #include "exec/mt_topo/job.hpp"
 #include "exec/mt_topo/plan.hpp"
@@ -50,6 +52,8 @@ struct SchedulerOptions {
   // unit costs and whether sharing it pays. False, for tests: all are shared, unit by unit,
   // whatever other runs the pool has.
   bool measures = true;
+  // Of the scheduler and all its tables; outlives it.
+  std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
 
 // What the last run was, and why.
@@ -61,9 +65,9 @@ struct Choice {
 class Scheduler {
  public:
   // `plan` may be null. `pool` may be null: one worker.
-  static Result<std::unique_ptr<Scheduler>> create(const Tables& tables, const PlanTables* plan,
-                                                   std::shared_ptr<Pool> pool,
-                                                   const SchedulerOptions& options);
+  static Result<ResourcePtr<Scheduler>> create(const Tables& tables, const PlanTables* plan,
+                                               std::shared_ptr<Pool> pool,
+                                               const SchedulerOptions& options);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -83,8 +87,8 @@ class Scheduler {
 
  private:
   struct State;
-  explicit Scheduler(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  explicit Scheduler(ResourcePtr<State> state);
+  ResourcePtr<State> state_;
 };
 
 }  // namespace davit::mt_topo

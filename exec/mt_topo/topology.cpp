@@ -129,7 +129,16 @@ struct Topology::Chains {
   }
 };
 
-Topology::Topology(const Tables& tables) : may_suspend_(tables.may_suspend) {
+Topology::Topology(const Tables& tables, std::pmr::memory_resource& memory)
+    : steps_(&memory),
+      node_(&memory),
+      begin_(&memory),
+      arc_begin_(&memory),
+      arcs_(&memory),
+      indegree_(&memory),
+      roots_(&memory),
+      memory_(&memory),
+      may_suspend_(tables.may_suspend) {
   Chains chains(tables);
   const uint32_t count = tables.count();
   steps_.reserve(count);

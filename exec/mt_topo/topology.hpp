@@ -15,10 +15,12 @@
 //          are serial in any order (strand.hpp). Normal nodes run anywhere.
 // Threads  Immutable once built.
 // Trust    Tables may come from anywhere; build() checks them.
-// Memory   Owns copies; the contexts that steps point to are the caller's.
+// Memory   Owns copies, out of the resource that it is given; the contexts that steps point to are
+//          the caller's.
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -62,7 +64,8 @@ constexpr uint32_t kNoNode = UINT32_MAX;
 class Topology {
  public:
   // Precondition: check_tables().
-  explicit Topology(const Tables& tables);
+  explicit Topology(const Tables& tables,
+                    std::pmr::memory_resource& memory = *std::pmr::get_default_resource());
 
   [[nodiscard]] uint32_t unit_count() const { return static_cast<uint32_t>(indegree_.size()); }
   [[nodiscard]] uint32_t node_count() const { return static_cast<uint32_t>(steps_.size()); }
@@ -86,13 +89,13 @@ class Topology {
   void lay_out_arcs(const Tables& tables, const Chains& chains);
   void measure_depth();
 
-  std::vector<DvtStep> steps_;  // In the order of units.
-  std::vector<uint32_t> node_;
-  std::vector<uint32_t> begin_;
-  std::vector<uint32_t> arc_begin_, arcs_;
-  std::vector<uint32_t> indegree_;
-  std::vector<uint32_t> roots_;
-  std::vector<bool> memory_;
+  std::pmr::vector<DvtStep> steps_;  // In the order of units.
+  std::pmr::vector<uint32_t> node_;
+  std::pmr::vector<uint32_t> begin_;
+  std::pmr::vector<uint32_t> arc_begin_, arcs_;
+  std::pmr::vector<uint32_t> indegree_;
+  std::pmr::vector<uint32_t> roots_;
+  std::pmr::vector<bool> memory_;
   uint32_t depth_ = 0;
   bool may_suspend_;
 };

@@ -293,13 +293,18 @@ DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_arena(DvtExecutor* executor, voi
 DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_device_memory(DvtExecutor* executor, void* base,
                                                               size_t bytes, DvtError* error);
 
-/* Makes an input and an output of one static shape a variable: what a run leaves in the output, the
- * next one finds in the input, without a copy. A run that fails changes no variable.
+/* Makes an input and an output of one type a variable: what a run leaves in the output, the next
+ * one finds in the input, without a copy. A run that fails changes no variable.
  *
  * The variable lives in two halves, each of the tensor's bytes rounded up to 64, which take turns:
  * `bytes` is at least that of both, `base` aligned to 64, and the first half is the value that
  * there is. NULL and 0: memory of the executor, all zeros. Binding either port to anything else
- * ends the variable, and leaves the other port unbound. */
+ * ends the variable, and leaves the other port unbound.
+ *
+ * Where the output's shape is dynamic, the variable may have another one after each run. It has no
+ * value before dvt_executor_set_variable() has given it one. In memory of the caller's a half is
+ * `bytes` / 2, rounded down to 64, and a run whose output needs more fails; blocks of the
+ * executor's heap grow. A run whose output has a shape that the input does not take fails, too. */
 DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_variable(DvtExecutor* executor, uint32_t input,
                                                          uint32_t output, void* base, size_t bytes,
                                                          DvtError* error);
@@ -307,6 +312,16 @@ DVT_API DVT_NODISCARD DvtCode dvt_executor_bind_variable(DvtExecutor* executor, 
  * written. DVT_INVALID_ARGUMENT when the input is no variable's. */
 DVT_API DVT_NODISCARD DvtCode dvt_executor_variable(const DvtExecutor* executor, uint32_t input,
                                                     void** data, DvtError* error);
+/* The same with the shape that it has now. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_variable_tensor(const DvtExecutor* executor,
+                                                           uint32_t input, DvtTensor* tensor,
+                                                           void** data, DvtError* error);
+/* Gives a variable a value, between runs: copies the bytes of `tensor` from `data`; all zeros when
+ * `data` is NULL. `tensor` says dtype, rank and dims, as for dvt_executor_bind_input_tensor();
+ * NULL: the shape that it has. What cannot be is refused, and changes nothing. */
+DVT_API DVT_NODISCARD DvtCode dvt_executor_set_variable(DvtExecutor* executor, uint32_t input,
+                                                        const DvtTensor* tensor, const void* data,
+                                                        DvtError* error);
 
 /* Counters since the executor was made. */
 typedef struct DvtExecutorStatistics {
@@ -356,17 +371,18 @@ DVT_API uint64_t dvt_executor_trim(DvtExecutor* executor, uint64_t keep_bytes);
 
 /* ---- Memory of the host that the engine keeps ---------------------------------------------------
  * Every image and every executor has an account of its own for what it keeps on the host, so that
- * what stays, and what was there at most, has a name. In a build with mimalloc the account is a
- * heap of mimalloc's, too: its objects share pages with nobody else's, and go with it. */
+ * what stays, and what was there at most, has a name. The account is a heap, too: its small objects
+ * share pages with nobody else's, and go with it. */
 typedef struct DvtHostMemory {
-  uint64_t live_bytes; /* In objects: tables, metadata of pools, ... As they were asked for. */
+  uint64_t live_bytes; /* In objects: tables, books of pools, ... As they were asked for. */
   uint64_t live_peak_bytes;
   uint64_t live_objects;
   uint64_t allocations; /* Since it was made. */
   /* Of the system, beside that: an executor's planned values and tables, an image's file and
    * weights, which processes may share. */
   uint64_t mapped_bytes;
-  const char* allocator; /* "malloc", or "mimalloc 3.3.2". */
+  const char* allocator;   /* "malloc", or "mimalloc 3.3.2". */
+  uint64_t reserved_bytes; /* Taken from it for the objects, free places between them included. */
 } DvtHostMemory;
 /* Executors: between runs, or in a run's observer. Values of dynamic shape: dvt_executor_memory().
  */

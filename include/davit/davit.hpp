@@ -327,6 +327,35 @@ class Executor {
     if (error) return error;
     return data;
   }
+  // With its shape.
+  struct Variable {
+    DvtTensor tensor;
+    void* data;
+    [[nodiscard]] std::span<const int64_t> dims() const { return {tensor.dims, tensor.rank}; }
+  };
+  [[nodiscard]] Expected<Variable> variable_tensor(uint32_t input) const {
+    Variable variable{};
+    Error error = detail::call(dvt_executor_variable_tensor, static_cast<const DvtExecutor*>(get()),
+                               input, &variable.tensor, &variable.data);
+    if (error) return error;
+    return variable;
+  }
+  // Copies as many elements as `dims` make; an empty span: zeros.
+  template <class T, size_t N>
+  requires std::is_trivially_copyable_v<T> Error set_variable(uint32_t input, std::span<T, N> data,
+                                                              DvtDType dtype,
+                                                              std::span<const int64_t> dims) {
+    DvtTensor tensor{};
+    tensor.dtype = dtype;
+    const bool fits =
+        dims.size() <= DVT_MAX_RANK &&
+        dvt_set_shape(&tensor, static_cast<uint32_t>(dims.size()), dims.data()) == DVT_OK &&
+        (data.empty() || data.size_bytes() >= tensor.bytes);
+    if (!fits) return detail::refuse_shape("the dimensions are no shape of these elements");
+    return detail::call(dvt_executor_set_variable, get(), input,
+                        static_cast<const DvtTensor*>(&tensor),
+                        static_cast<const void*>(data.empty() ? nullptr : data.data()));
+  }
   // Gives an output with a dynamic shape back to the executor's own memory.
   Error unbind_output(uint32_t index) {
     return detail::call(dvt_executor_bind_output, get(), index, static_cast<void*>(nullptr),

@@ -117,6 +117,16 @@ Result<ir::Dim> window_output(const NodeView& node, const Window& window, size_t
   const int64_t out = dvt_window_out(in.extent(), window.kernel[dim], window.strides[dim],
                                      window.dilations[dim], begin, end, window.ceil_mode);
   if (out >= 0) return ir::Dim(out);
+  if (!dvt_window_in_bounds(in.extent(), window.kernel[dim], window.strides[dim],
+                            window.dilations[dim], begin, end)) {
+    return mismatch(
+        node,
+        "spatial dim " + std::to_string(dim) +
+            " is too large: extents, kernel, strides, dilations and pads end at 2^31 - 1",
+        "at most " + std::to_string(DVT_WINDOW_LIMIT),
+        "extent " + std::to_string(in.extent()) + ", pads " + std::to_string(begin) + " and " +
+            std::to_string(end));
+  }
   return mismatch(node, "the window does not fit into spatial dim " + std::to_string(dim),
                   "at least " + std::to_string(reach(window, dim)) + " elements with pads",
                   std::to_string(in.extent()) + " + pads " + std::to_string(begin) + " and " +

@@ -12,12 +12,15 @@ static bool volume_fits(const int64_t extents[DVT_SPATIAL_MAX]) {
   return !__builtin_mul_overflow(volume, extents[2], &volume) && volume <= DVT_VOLUME_LIMIT;
 }
 
+bool dvt_window_in_bounds(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad,
+                          int64_t pad_end) {
+  return within(in, 0) && within(kernel, 1) && within(stride, 1) && within(dilation, 1) &&
+         within(pad, 0) && within(pad_end, 0);
+}
+
 int64_t dvt_window_out(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad,
                        int64_t pad_end, bool ceil_mode) {
-  if (!within(in, 0) || !within(kernel, 1) || !within(stride, 1) || !within(dilation, 1) ||
-      !within(pad, 0) || !within(pad_end, 0)) {
-    return -1;
-  }
+  if (!dvt_window_in_bounds(in, kernel, stride, dilation, pad, pad_end)) return -1;
   const int64_t slack = in + pad + pad_end - ((kernel - 1) * dilation + 1);
   if (slack < 0) return -1;
   if (!ceil_mode) return slack / stride + 1;
@@ -66,11 +69,16 @@ DvtCode dvt_window_init(DvtWindow* window, uint32_t spatial, const DvtWindowAttr
         dvt_window_out(window->in[i], window->kernel[i], window->stride[i], window->dilation[i],
                        window->pad[i], window->pad_end[i], ceil_mode);
     if (window->out[i] < 0) {
-      return dvt_refuse(reason, size,
-                        "spatial dim %u: input %" PRId64 ", kernel %" PRId64 ", stride %" PRId64
-                        ", dilation %" PRId64 " and pads %" PRId64 ", %" PRId64 " give no output",
-                        from, window->in[i], window->kernel[i], window->stride[i],
-                        window->dilation[i], window->pad[i], window->pad_end[i]);
+      const bool in_bounds =
+          dvt_window_in_bounds(window->in[i], window->kernel[i], window->stride[i],
+                               window->dilation[i], window->pad[i], window->pad_end[i]);
+      return dvt_refuse(
+          reason, size,
+          "spatial dim %u: input %" PRId64 ", kernel %" PRId64 ", stride %" PRId64
+          ", dilation %" PRId64 " and pads %" PRId64 ", %" PRId64 "%s",
+          from, window->in[i], window->kernel[i], window->stride[i], window->dilation[i],
+          window->pad[i], window->pad_end[i],
+          in_bounds ? " give no output" : ": one of them is out of bounds, or above 2^31 - 1");
     }
   }
   if (!volume_fits(window->in) || !volume_fits(window->kernel) || !volume_fits(window->out)) {

@@ -56,6 +56,10 @@ void dvt_split_pads(int64_t auto_pad, int64_t total, int64_t* begin, int64_t* en
 void dvt_same_pads(int64_t auto_pad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
                    int64_t* begin, int64_t* end);
 
+/* Whether all of these are numbers that a window is worked out with: at most DVT_WINDOW_LIMIT. */
+bool dvt_window_in_bounds(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad,
+                          int64_t pad_end);
+
 /* The output extent of one dim, or -1 when the window does not fit or a value is out of bounds.
  * In ceil mode the last window may hang over the end, but must begin inside input or front pad. */
 int64_t dvt_window_out(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad,

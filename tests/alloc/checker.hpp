@@ -174,17 +174,28 @@ class FakeHost {
               auto& self = *static_cast<FakeHost*>(user);
               ++self.calls;
               if (self.fail_in != 0 && --self.fail_in == 0) return nullptr;
+              auto* header = static_cast<Header*>(std::malloc(sizeof(Header) + bytes));
+              header->bytes = bytes;
               ++self.live;
-              return std::malloc(bytes);
+              self.bytes += bytes;
+              return header + 1;
             },
             [](void* user, void* address) {
+              Header* header = static_cast<Header*>(address) - 1;
               --static_cast<FakeHost*>(user)->live;
-              std::free(address);
+              static_cast<FakeHost*>(user)->bytes -= header->bytes;
+              std::free(header);
             }};
   }
   uint64_t calls = 0;
   uint64_t fail_in = 0;
   int64_t live = 0;
+  uint64_t bytes = 0;  // Live.
+
+ private:
+  struct alignas(16) Header {
+    size_t bytes;
+  };
 };
 
 struct AllocatorDeleter {

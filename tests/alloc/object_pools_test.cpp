@@ -46,14 +46,25 @@ TEST_CASE("objects do not overlap, and come back to the host") {
         live.pop_back();
       }
     }
-    const auto slabs = pools.slab_bytes() / ObjectPools::kSlabBytes;
-    CHECK(slabs > 0);
-    CHECK(static_cast<uint64_t>(host.live) > slabs);        // And a stack for each class,
-    CHECK(static_cast<uint64_t>(host.live) <= slabs + 40);  // of which there are 40.
+    // Slabs, and a stack for each of the 40 classes.
+    const uint64_t full_slabs = pools.host_bytes() / ObjectPools::kSlabBytes;
+    CHECK(full_slabs > 10);
+    CHECK(static_cast<uint64_t>(host.live) > 40);
+    CHECK(static_cast<uint64_t>(host.live) <= full_slabs + 5 + 40);
+    CHECK(pools.host_bytes() == host.bytes);
     CHECK(pools.allocate(ObjectPools::kLargest + 1) == nullptr);
     CHECK(pools.allocate(SIZE_MAX) == nullptr);
   }
   CHECK(host.live == 0);
+}
+
+TEST_CASE("slabs begin small") {
+  FakeHost host;
+  ObjectPools pools(host.memory());
+  REQUIRE(pools.allocate(100) != nullptr);
+  CHECK(pools.host_bytes() < 5000);
+  REQUIRE(pools.allocate(ObjectPools::kLargest) != nullptr);  // More than the next would be.
+  CHECK(pools.host_bytes() < 40'000);
 }
 
 TEST_CASE("an object comes back last in, first out; without host memory there is none") {
@@ -67,8 +78,8 @@ TEST_CASE("an object comes back last in, first out; without host memory there is
   pools.destroy(first);
   CHECK(pools.make<Node>() == first);
   host.fail_in = 2;  // The first is the stack of the class.
-  CHECK(pools.allocate(32 << 10) != nullptr);
   CHECK(pools.allocate(32 << 10) == nullptr);
+  CHECK(pools.allocate(32 << 10) != nullptr);
   CHECK(pools.make<Node>() != nullptr);
 }
 

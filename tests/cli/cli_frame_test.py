@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -23,6 +24,32 @@ class FrameTest(tool.ToolTest):
     def test_first_line_quotes_what_a_shell_would_split(self):
         result = davit("verify", "no such file.davit")
         self.assertTrue(result.first.endswith("davit verify 'no such file.davit'"), result.first)
+
+    # Sanitizers reserve more address space than any of these limits.
+    @unittest.skipIf(os.environ.get("DAVIT_RED_ZONE", "0") != "0", "under AddressSanitizer")
+    def test_no_memory_at_the_start_is_said(self):
+        def start(kilobytes):
+            limit = kilobytes << 10
+            return subprocess.run(
+                [tool.DAVIT, "version"], capture_output=True, text=True, check=False,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+
+        # From the least that the libraries can be loaded with to what is enough, so that memory
+        # ends in each part of the start.
+        low, high = 1 << 10, 1 << 20
+        while high - low > 4:
+            middle = (low + high) // 2
+            low, high = (low, middle) if start(middle).returncode == 0 else (middle, high)
+        outcomes = set()
+        for kilobytes in range(max(high - 1200, 1), high, 20):
+            result = start(kilobytes)
+            outcomes.add(result.returncode)
+            if result.returncode == 127:  # The loader: "cannot map ..."
+                continue
+            self.assertIn(result.returncode, (0, 5), (kilobytes, result.stdout, result.stderr))
+            if result.returncode == 5:
+                self.assertIn("out of memory", result.stdout.splitlines()[-1])
+        self.assertIn(5, outcomes)
 
     def test_help_of_each_command(self):
         for command in COMMANDS:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shutil
 import signal
 import subprocess
 import unittest
@@ -27,6 +28,57 @@ class RunTest(tool.ToolTest):
         self.check_passed(result)
         self.assertEqual(tool.read_npy(out_y, "f"), [2, 4, 6, 8])
         self.assertEqual(tool.read_npy(out_m, "q"), [7, -9])
+
+    def test_a_variable_goes_from_run_to_run(self):
+        image, out = self.image(), self.path("y.npy")
+        arguments = ["run", image, "--variable", "x=y", "--output-data", "y=@" + out]
+        for iterations, expected in ((1, [1, 2, 3, 4]), (4, [4, 8, 12, 16])):
+            self.check_passed(davit(*arguments, "--input", "x=zeros", "--iterations",
+                                    str(iterations)))
+            self.assertEqual(tool.read_npy(out, "f"), expected)
+        # What one process has left, the next one goes on with.
+        before = shutil.copy(out, self.path("before.npy"))
+        self.check_passed(davit(*arguments, "--input", "x=@" + before, "--iterations", "2"))
+        self.assertEqual(tool.read_npy(out, "f"), [6, 12, 18, 24])
+        # Observed runs go on, too; what is saved was there before them.
+        result, document = self.davit_json(*arguments, "--input", "x=zeros", "--memory",
+                                           "--profile", "--iterations", "3")
+        self.check_passed(result)
+        self.assertEqual(tool.read_npy(out, "f"), [3, 6, 9, 12])
+        mapped = document["result"]["memory"]["host"][1]["mapped_bytes"]
+        _, document = self.davit_json("run", image, "--memory")
+        self.assertEqual(mapped, document["result"]["memory"]["host"][1]["mapped_bytes"] + 4096)
+
+    def test_a_variable_of_dynamic_shape_grows(self):
+        # present = past, then step: as a cache of keys and values.
+        model = self.path("cache.onnx", tool.onnx_model(
+            [("Concat", "", "c", ["past", "step"], ["present"])],
+            [("past", 1, ["n", 2]), ("step", 1, [1, 2])], [("present", 1, ["m", 2])],
+            extra={"c": tool.field(5, 2, tool.field(1, 2, b"axis") + tool.field(3, 0, 0) +
+                                   tool.field(20, 0, 2))}))
+        out = self.path("present.npy")
+        arguments = ["run", model, "--variable", "past=present", "--input", "step=1x2xf32=3,4",
+                     "--output-data", "present=@" + out]
+        for start, iterations in (("past=1x2xf32=1,2", 1), ("past=1x2xf32=1,2", 5)):
+            self.check_passed(davit(*arguments, "--input", start, "--iterations", str(iterations)))
+            self.assertEqual(tool.read_npy(out, "f"), [1, 2] + [3, 4] * iterations)
+        before = shutil.copy(out, self.path("before.npy"))
+        self.check_passed(davit(*arguments, "--input", "past=@" + before, "--iterations", "2"))
+        self.assertEqual(tool.read_npy(out, "f"), [1, 2] + [3, 4] * 7)
+        result = davit(*arguments, "--output-shape", "present:2x2", "--input", "past=1x2xf32=0")
+        self.check_failed(result, 2, "usage", "is the output of a --variable")
+
+    def test_bad_variables(self):
+        image = self.image()
+        for forms, code, words in ((["q=y"], 2, "no input or output is named 'q'"),
+                                   (["x=q"], 2, "no output is named 'q'"),
+                                   (["x=m"], 2, "an input and an output of one type"),
+                                   (["x=y", "x=y"], 2, "shares a port"), (["x"], 2, ""),
+                                   (["x="], 2, "no output is named ''"), (["="], 2, "")):
+            options = [option for form in forms for option in ("--variable", form)]
+            result = davit("run", image, *options)
+            self.assertEqual(result.code, code, (forms, result.out + result.err))
+            self.assertIn(words, result.last, forms)
 
     def test_forms_of_inputs(self):
         image = self.image()

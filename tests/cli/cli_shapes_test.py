@@ -15,6 +15,17 @@ class ShapesTest(tool.ToolTest):
         return self.path("m.onnx",
                          tool.onnx_model(nodes, [("x", 1, list(dims))], [("y", 1, list(dims))]))
 
+    def test_a_window_over_too_large_a_dim_is_said_to_be_that(self):
+        for extent, words in ((5_000_000_000, "spatial dim 0 is too large"),
+                              (1, "the window does not fit into spatial dim 0")):
+            model = self.path("pool.onnx", tool.onnx_model(
+                [("MaxPool", "", "p", ["x"], ["y"])], [("x", 1, [1, 1, extent])],
+                [("y", 1, [1, 1, "n"])],
+                extra={"p": tool.field(5, 2, tool.field(1, 2, b"kernel_shape") +
+                                       tool.field(8, 0, 2) + tool.field(20, 0, 7))}))
+            result = davit("compile", model, "-o", self.path("pool.davit"))
+            self.check_failed(result, 3, "infer", words)
+
     def test_gears(self):
         image, out = self.path("m.davit"), self.path("y.npy")
         result = davit("compile", self.model(), "-o", image, "--dynamic-batch", "1,2,4")

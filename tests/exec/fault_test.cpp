@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "davit/device.h"
 #include "tests/exec/support.hpp"
 #include "tests/support/dynamic_kernels.hpp"
 
@@ -39,9 +40,11 @@ struct Faults {
   long requests = 0;  // While armed.
   long failed = 0;
   long live_blocks = 0;
+  long live_bytes = 0;  // Of malloc's, as malloc_usable_size() has them.
   long mapped_bytes = 0;
 };
-Faults faults;
+// Helpers of a pool have their own, which nobody arms.
+thread_local Faults faults;
 
 bool fails() {
   if (!faults.armed) return false;
@@ -53,8 +56,16 @@ bool fails() {
 }
 
 void* given(void* block) {
-  if (faults.counting && block != nullptr) ++faults.live_blocks;
+  if (faults.counting && block != nullptr) {
+    ++faults.live_blocks;
+    faults.live_bytes += static_cast<long>(malloc_usable_size(block));
+  }
   return block;
+}
+void taken_back(void* block) {
+  if (!faults.counting || block == nullptr) return;
+  --faults.live_blocks;
+  faults.live_bytes -= static_cast<long>(malloc_usable_size(block));
 }
 
 template <class Function>
@@ -84,8 +95,9 @@ void* calloc(size_t number, size_t size) {
 }
 void* realloc(void* block, size_t size) {
   if (faults.counting && fails()) return nullptr;
+  taken_back(block);
   void* moved = __libc_realloc(block, size);
-  return block == nullptr ? given(moved) : moved;
+  return given(moved != nullptr || size == 0 ? moved : block);
 }
 void* aligned_alloc(size_t alignment, size_t size) {
   return faults.counting && fails() ? nullptr : given(__libc_memalign(alignment, size));
@@ -99,7 +111,7 @@ int posix_memalign(void** out, size_t alignment, size_t size) {
   return *out == nullptr ? ENOMEM : 0;
 }
 void free(void* block) {
-  if (faults.counting && block != nullptr) --faults.live_blocks;
+  taken_back(block);
   __libc_free(block);
 }
 void* mmap(void* address, size_t length, int protection, int flags, int file, off_t offset) {
@@ -136,12 +148,21 @@ namespace {
 
 constexpr int64_t kRowsMax = 8;
 
+// What runs beside the model.
+struct Setting {
+  bool variable = false;        // The first input and the first output are one.
+  bool callers_memory = false;  // For the arena, and for all that is allocated on a device.
+  DvtPool* pool = nullptr;      // Runs are dynamic, and watched.
+};
+
 // A model with its inputs, and what it answers to them.
 struct Sample {
   const char* name;
   std::vector<std::byte> bytes;
   int rank;   // Of the first input, whose first dim is the number of rows; 0: four floats.
   bool flow;  // Inputs of kFlowSample.
+  Setting setting;
+  bool on_device;
   std::vector<std::vector<std::byte>> expected;  // Outputs for kRowsMax rows.
 };
 
@@ -150,6 +171,11 @@ class Life {
  public:
   explicit Life(const Sample& sample) : sample_(sample) {
     for (size_t i = 0; i < x_.size(); ++i) x_[i] = float(i);
+    if (!sample.setting.callers_memory) return;
+    device_ = dvt_cpu_device_create();
+    for (void** piece : {&fixed_, &features_}) {
+      REQUIRE(device_->vtable->malloc(device_, kPieceBytes, "the test", piece) == DVT_OK);
+    }
   }
   ~Life() {
     close_executor();
@@ -157,6 +183,10 @@ class Life {
       dvt_image_close(image_);
       return DVT_OK;
     });
+    for (void* piece : {fixed_, features_}) {
+      if (piece != nullptr) (void)device_->vtable->free(device_, piece);
+    }
+    dvt_cpu_device_destroy(device_);
   }
   Life(const Life&) = delete;
   Life& operator=(const Life&) = delete;
@@ -173,7 +203,25 @@ class Life {
     });
   }
   DvtCode create() {
-    return library([&] { return dvt_executor_create(image_, nullptr, &executor_, &error); });
+    DvtExecutorOptions options;
+    dvt_executor_options_init(&options);
+    options.pool = sample_.setting.pool;
+    if (options.pool != nullptr) options.schedule = DVT_SCHEDULE_DYNAMIC;
+    if (drives_device()) {
+      options.device = device_;
+      options.device_fixed = fixed_;
+      options.device_fixed_bytes = kPieceBytes;
+    }
+    return library([&] {
+      DvtCode code = dvt_executor_create(image_, &options, &executor_, &error);
+      if (code == DVT_OK && drives_device()) {
+        code = dvt_executor_bind_device_memory(executor_, features_, kPieceBytes, &error);
+      }
+      if (code == DVT_OK && sample_.setting.callers_memory) {
+        code = dvt_executor_bind_arena(executor_, arena_.data(), arena_.size(), &error);
+      }
+      return code;
+    });
   }
   void close_executor() {
     library([&] {
@@ -185,9 +233,21 @@ class Life {
   DvtCode run(int64_t rows) {
     return library([&] {
       DvtCode code = bind(rows);
-      if (code == DVT_OK) code = dvt_executor_run(executor_, &error);
-      return code;
+      if (code != DVT_OK || sample_.setting.pool == nullptr) {
+        return code != DVT_OK ? code : dvt_executor_run(executor_, &error);
+      }
+      DvtRunOptions options;
+      dvt_run_options_init(&options);
+      options.flags = DVT_RUN_WATCHED;
+      return dvt_executor_run_with(executor_, &options, &error);
     });
+  }
+  // What image and executor say that they hold of malloc's.
+  [[nodiscard]] uint64_t accounted_bytes() const {
+    DvtHostMemory image, executor;
+    dvt_image_host_memory(image_, &image);
+    dvt_executor_host_memory(executor_, &executor);
+    return image.reserved_bytes + executor.reserved_bytes;
   }
   std::vector<std::vector<std::byte>> outputs() {
     std::vector<std::vector<std::byte>> all;
@@ -204,14 +264,24 @@ class Life {
   DvtError error{};
 
  private:
+  static constexpr size_t kPieceBytes = 4096;
+
+  [[nodiscard]] bool drives_device() const { return device_ != nullptr && sample_.on_device; }
+  // The first input, with its shape.
+  DvtCode bind_x(const DvtTensor& shape) {
+    if (!sample_.setting.variable) {
+      return dvt_executor_bind_input_tensor(executor_, 0, &shape, x_.data(), &error);
+    }
+    const DvtCode code = dvt_executor_bind_variable(executor_, 0, 0, nullptr, 0, &error);
+    if (code != DVT_OK) return code;
+    return dvt_executor_set_variable(executor_, 0, &shape, x_.data(), &error);
+  }
   DvtCode bind(int64_t rows) {
     DvtTensor shape{};
     shape.dtype = DVT_F32;
     const int64_t dims[] = {sample_.rank == 0 ? 4 : rows, 4};
     DvtCode code = dvt_set_shape(&shape, sample_.rank == 0 ? 1U : uint32_t(sample_.rank), dims);
-    if (code == DVT_OK) {
-      code = dvt_executor_bind_input_tensor(executor_, 0, &shape, x_.data(), &error);
-    }
+    if (code == DVT_OK) code = bind_x(shape);
     for (const uint32_t i : {1U, 2U, 4U}) {
       if (code != DVT_OK || !sample_.flow) continue;
       code = dvt_executor_bind_input(executor_, i, &yes_, sizeof yes_, &error);
@@ -221,7 +291,8 @@ class Life {
           dvt_executor_bind_input(executor_, sample_.flow ? 3 : 1, &count_, sizeof count_, &error);
     }
     const uint32_t fixed = sample_.rank == 0 ? 0 : 3;
-    if (code == DVT_OK && !sample_.flow) {
+    const bool is_variable = sample_.setting.variable && fixed == 0;
+    if (code == DVT_OK && !sample_.flow && !is_variable) {
       code = dvt_executor_bind_output(executor_, fixed, y_.data(), 16, &error);
     }
     return code;
@@ -230,14 +301,21 @@ class Life {
   const Sample& sample_;
   DvtImage* image_ = nullptr;
   DvtExecutor* executor_ = nullptr;
+  DvtDevice* device_ = nullptr;
+  void *fixed_ = nullptr, *features_ = nullptr;
+  alignas(4096) std::array<std::byte, 4096> arena_{};
   std::array<float, kRowsMax * 4> x_{};
   std::array<int64_t, 2> y_{};
   bool yes_ = true;
   int64_t count_ = 3;
 };
 
-Sample make_sample(const char* name, std::string_view text, int rank, bool flow) {
-  Sample sample{name, davit::test::assemble(text), rank, flow, {}};
+Sample make_sample(const char* name, std::string_view text, int rank, bool flow,
+                   const Setting& setting = {}) {
+  Sample sample{name,    davit::test::assemble(text),
+                rank,    flow,
+                setting, text.find("AllocMemHbm") != std::string::npos,
+                {}};
   // The first call of anything may leave something behind for good; it is not a leak.
   Life life(sample);
   REQUIRE(life.open() == DVT_OK);
@@ -320,8 +398,129 @@ TEST_CASE("memory fails at every request of a model with control flow") {
   fail_everywhere(make_sample("control flow", davit::test::kFlowSample, 1, true), true);
 }
 
-TEST_CASE("memory fails at every request of a model on a device") {
+namespace {
+
+std::string device_text() {
   std::string text(davit::test::kDeviceText);
   text.replace(text.find("\"ascend:test\""), 13, "cpu");
-  fail_everywhere(make_sample("device", text, 0, false), true);
+  return text;
+}
+
+// Null in a build without threads.
+DvtPool* make_pool(uint32_t workers) {
+  DvtPoolOptions options;
+  dvt_pool_options_init(&options);
+  options.workers = workers;
+  DvtPool* pool = nullptr;
+  const DvtCode code = dvt_pool_create(&options, &pool, nullptr);
+  REQUIRE((code == DVT_OK || code == DVT_UNSUPPORTED));
+  return pool;
+}
+
+// x and y of one shape.
+constexpr const char* kStaticState = R"(davit 1.0 target cpu
+input x: f32[4]
+output y: f32[4]
+graph main {
+  y = t.Inc(x)
+}
+)";
+
+}  // namespace
+
+TEST_CASE("memory fails at every request of a model on a device") {
+  fail_everywhere(make_sample("device", device_text(), 0, false), true);
+}
+
+TEST_CASE("memory fails at every request with variables") {
+  const Setting setting{.variable = true};
+  fail_everywhere(make_sample("static variable", kStaticState, 0, false, setting), true);
+  fail_everywhere(make_sample("dynamic variable", davit::test::kDynamicSample, 2, false, setting),
+                  true);
+}
+
+TEST_CASE("memory fails at every request with memory of the caller's") {
+  const Setting setting{.callers_memory = true};
+  fail_everywhere(make_sample("arena", davit::test::chain_text(5), 0, false, setting), false);
+  fail_everywhere(make_sample("memory on a device", device_text(), 0, false, setting), true);
+}
+
+TEST_CASE("memory fails at every request of runs by the scheduler") {
+  // One worker: what oneTBB keeps for calling others is not ours to count.
+  DvtPool* const pool = make_pool(1);
+  if (pool == nullptr) return;
+  const Setting setting{.pool = pool};
+  // The watch is made in the first run, out of what the account has.
+  fail_everywhere(make_sample("scheduled", davit::test::chain_text(5), 0, false, setting), false);
+  fail_everywhere(make_sample("scheduled, dynamic", davit::test::kDynamicSample, 2, false, setting),
+                  true);
+  fail_everywhere(make_sample("scheduled, device", device_text(), 0, false, setting), true);
+  const Setting both{.variable = true, .pool = pool};
+  fail_everywhere(
+      make_sample("scheduled, dynamic variable", davit::test::kDynamicSample, 2, false, both),
+      true);
+  dvt_pool_destroy(pool);
+}
+
+// Their runs are left alone: oneTBB asks for memory, too, and keeps it.
+TEST_CASE("memory fails at every request of making executors with helpers") {
+  DvtPool* const pool = make_pool(2);
+  if (pool == nullptr) return;
+  const Setting setting{.pool = pool};
+  for (const Sample& sample :
+       {make_sample("helpers", davit::test::chain_text(5), 0, false, setting),
+        make_sample("helpers, dynamic", davit::test::kDynamicSample, 2, false, setting),
+        make_sample("helpers, device", device_text(), 0, false, setting)}) {
+    for (const Failing failing : {Failing::kOnce, Failing::kFromThenOn}) {
+      for (long fail_at = 0, failed = 1; failed > 0; ++fail_at) {
+        faults = {.armed = true, .failing = failing, .fail_at = fail_at};
+        {
+          Life life(sample);
+          DvtCode code = life.open();
+          if (code == DVT_OK) code = life.create();
+          faults.armed = false;
+          CHECK((code == DVT_OK || (code == DVT_OUT_OF_MEMORY && faults.failed > 0)));
+          failed = faults.failed;
+        }
+        CHECK(faults.live_blocks == 0);
+        CHECK(faults.mapped_bytes == 0);
+      }
+    }
+    Life life(sample);
+    REQUIRE(life.open() == DVT_OK);
+    REQUIRE(life.create() == DVT_OK);
+    REQUIRE(life.run(kRowsMax) == DVT_OK);
+    CHECK(life.outputs() == sample.expected);
+  }
+  dvt_pool_destroy(pool);
+}
+
+TEST_CASE("what image and executor keep on the host is on their accounts") {
+  DvtPool* const pool = make_pool(2);
+  if (pool == nullptr) return;
+  const Sample samples[] = {
+      make_sample("static", davit::test::chain_text(500), 0, false),
+      make_sample("static, scheduled", davit::test::chain_text(500), 0, false, {.pool = pool}),
+      make_sample("dynamic", davit::test::kDynamicSample, 2, false, {.pool = pool}),
+      make_sample("control flow", davit::test::kFlowSample, 1, true),
+      make_sample("variable", davit::test::kDynamicSample, 2, false, {.variable = true}),
+      make_sample("device, scheduled", device_text(), 0, false,
+                  {.callers_memory = true, .pool = pool}),
+  };
+  for (const Sample& sample : samples) {
+    const std::string name = sample.name;
+    CAPTURE(name);
+    faults = {};
+    Life life(sample);
+    REQUIRE(life.open() == DVT_OK);
+    REQUIRE(life.create() == DVT_OK);
+    REQUIRE(life.run(kRowsMax) == DVT_OK);
+    const auto accounted = static_cast<long>(life.accounted_bytes());
+    MESSAGE(name << ": " << faults.live_bytes << " bytes in " << faults.live_blocks
+                 << " blocks, accounted " << accounted);
+    // malloc rounds up.
+    CHECK(accounted <= faults.live_bytes);
+    CHECK(accounted + 24 * faults.live_blocks >= faults.live_bytes);
+  }
+  dvt_pool_destroy(pool);
 }

@@ -55,7 +55,7 @@ Graph small_graph() {
           .launches = {}};
 }
 
-std::unique_ptr<TestRelations> make(const RelationTables& tables) {
+davit::ResourcePtr<TestRelations> make(const RelationTables& tables) {
   auto made = TestRelations::create(tables);
   REQUIRE_MESSAGE(made.ok(), made.status().to_string());
   (*made)->begin_run();

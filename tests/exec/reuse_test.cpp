@@ -426,7 +426,7 @@ class Schedule {
   uint64_t capacity_;
   LoggedDevice device_;
   Program program_;
-  std::unique_ptr<Relations<davit::mt_topo::RealThreads>> relations_;
+  davit::ResourcePtr<Relations<davit::mt_topo::RealThreads>> relations_;
   std::optional<Relations<davit::mt_topo::RealThreads>::Wait> wait_;
   std::unique_ptr<DvtStreamPools, PoolsDeleter> pools_;
   std::vector<uint32_t> held_;

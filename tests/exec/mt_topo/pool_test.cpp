@@ -23,7 +23,7 @@ TEST_CASE("a node may run another graph on the same pool, on every worker at onc
     WorkGraph outer;
     outer.build({{}, {0}, {0}, {0}, {0}, {1, 2, 3, 4}});
     std::vector<std::unique_ptr<WorkGraph>> inner;
-    std::vector<std::unique_ptr<Scheduler>> schedulers;
+    std::vector<ResourcePtr<Scheduler>> schedulers;
     for (uint32_t i = 0; i < 4; ++i) {
       inner.push_back(std::make_unique<WorkGraph>());
       std::mt19937 random(i);

@@ -25,8 +25,8 @@ inline std::shared_ptr<Pool> make_pool(uint32_t workers, int64_t spin_us = 50) {
   return *pool;
 }
 
-inline std::unique_ptr<Scheduler> make(const WorkGraph& graph, const schedule::Plan& plan,
-                                       std::shared_ptr<Pool> pool, Mode mode) {
+inline ResourcePtr<Scheduler> make(const WorkGraph& graph, const schedule::Plan& plan,
+                                   std::shared_ptr<Pool> pool, Mode mode) {
   const PlanTables tables = tables_of(plan);
   auto scheduler = Scheduler::create(graph.tables(), &tables, std::move(pool),
                                      {.mode = mode, .measures = false});

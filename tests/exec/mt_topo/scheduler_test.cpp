@@ -79,7 +79,7 @@ TEST_CASE("a dynamic schedule whose sharing costs more than it gains stays with 
   const std::vector<uint32_t> none(kNodes + 1, 0);
   const Tables tables = {steps, none, {}, std::span(none).first(kNodes), {}, {}};
   const auto pool = make_pool(2, 100'000);
-  std::unique_ptr<Scheduler> scheduler;
+  ResourcePtr<Scheduler> scheduler;
   const auto is_alone = [&] {
     return std::string(scheduler->choice().reason).find("sharing costs more") != std::string::npos;
   };
