@@ -54,14 +54,22 @@ struct NodeObservation {
 
   static void begin(void* self, uint32_t worker, uint32_t node) {
     auto& seen = *static_cast<NodeObservation*>(self);
-    if (RunWatch* watch = seen.watch(); watch != nullptr) watch->begun(node);
+    if (seen.observer.watch != nullptr) seen.note_begin(*seen.observer.watch, node);
     observed_worker = worker == 0 ? seen.caller : worker;
     seen.workers[worker].begin_ns = RealThreads::now_ns();
   }
 
-  // Watched are the nodes of Main; those that run bodies have begun meanwhile.
-  [[nodiscard]] RunWatch* watch() const {
-    return list.graph->role == GraphRole::kMain ? observer.watch : nullptr;
+  [[nodiscard]] uint32_t graph_index() const {
+    return static_cast<uint32_t>(list.graph - view.graphs.data());
+  }
+  // Watched are Main and the bodies.
+  void note_begin(RunWatch& watch, uint32_t node) const {
+    if (list.graph->role == GraphRole::kMain) watch.begun(node);
+    if (list.graph->role == GraphRole::kBody) watch.begun_in_body(graph_index(), node);
+  }
+  void note_end(RunWatch& watch, uint32_t node, int32_t code) const {
+    if (list.graph->role == GraphRole::kMain && code == DVT_OK) watch.ended(node);
+    if (list.graph->role == GraphRole::kBody) watch.ended_in_body(graph_index());
   }
 
   static void end(void* self, uint32_t worker, uint32_t node, int32_t code) {
@@ -69,16 +77,14 @@ struct NodeObservation {
     const auto& seen = *static_cast<NodeObservation*>(self);
     // Again: the node may have run another executor.
     observed_worker = worker == 0 ? seen.caller : worker;
-    if (RunWatch* watch = seen.watch(); watch != nullptr && code == DVT_OK) watch->ended(node);
+    if (seen.observer.watch != nullptr) seen.note_end(*seen.observer.watch, node, code);
     if (seen.observer.call == nullptr) return;
     const GraphView& graph = *seen.list.graph;
     const DvtNodeEvent event = {
         .node = node,
         .lane = graph.lane[node],
         .code = code,
-        .body = graph.role == GraphRole::kBody
-                    ? static_cast<uint32_t>(&graph - seen.view.graphs.data())
-                    : DVT_NO_INDEX,
+        .body = graph.role == GraphRole::kBody ? seen.graph_index() : DVT_NO_INDEX,
         .origin = seen.view.strings[graph.origin_of(node)],
         .op = seen.view.strings[graph.op_of(node)],
         .kernel = seen.view.kernel_refs[graph.kernel[node]].name,

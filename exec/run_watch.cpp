@@ -28,7 +28,11 @@ struct RunWatch::Picture {
 
 RunWatch::RunWatch(const ImageView& image, const GraphView& main, const DeferredFrees* deferred,
                    std::pmr::memory_resource& memory)
-    : image_(image), graph_(main), deferred_(deferred), states_(main.node_count, memory) {
+    : image_(image),
+      graph_(main),
+      deferred_(deferred),
+      states_(main.node_count, memory),
+      bodies_(image.graphs.size(), memory) {
   for (auto& last : last_) last.store(kNone, std::memory_order_relaxed);
   for (uint32_t node = 0; node < main.node_count; ++node) set(node, State::kWaiting);
 }
@@ -36,13 +40,17 @@ RunWatch::RunWatch(const ImageView& image, const GraphView& main, const Deferred
 void RunWatch::begin_run() noexcept {
   for (uint32_t node = 0; node < graph_.node_count; ++node) set(node, State::kWaiting);
   for (auto& last : last_) last.store(kNone, std::memory_order_relaxed);
+  for (size_t graph = 0; graph < image_.graphs.size(); ++graph) {
+    bodies_[graph].begun.store(0, std::memory_order_relaxed);
+    bodies_[graph].ended.store(0, std::memory_order_relaxed);
+  }
   code_.store(kInProgress, std::memory_order_relaxed);
   runs_.fetch_add(1, std::memory_order_relaxed);
 }
 
-std::string RunWatch::name(uint32_t node) const {
-  const std::string origin = image_.strings[graph_.origin_of(node)];
-  return "node " + std::to_string(node) + " (" + image_.kernel_refs[graph_.kernel[node]].name +
+std::string RunWatch::name(const GraphView& graph, uint32_t node) const {
+  const std::string origin = image_.strings[graph.origin_of(node)];
+  return "node " + std::to_string(node) + " (" + image_.kernel_refs[graph.kernel[node]].name +
          (origin.empty() ? "" : ", " + origin) + ")";
 }
 
@@ -92,6 +100,21 @@ std::string RunWatch::describe_lane(const Picture& picture, uint32_t lane) const
          "; first pending: " + (pending == kNone ? "none" : name(pending));
 }
 
+// A node that runs bodies waits inside one.
+std::string RunWatch::describe_bodies() const {
+  std::string text;
+  for (size_t graph = 0; graph < image_.graphs.size(); ++graph) {
+    const uint64_t ended = bodies_[graph].ended.load(std::memory_order_relaxed);
+    const uint64_t begun = bodies_[graph].begun.load(std::memory_order_relaxed);
+    if (begun <= ended) continue;
+    const uint32_t last = bodies_[graph].last.load(std::memory_order_relaxed);
+    text += "\n  body " + std::to_string(graph) + ": " + std::to_string(ended) +
+            " nodes have ended, " + std::to_string(begun - ended) +
+            " begun; last begun: " + name(image_.graphs[graph], last);
+  }
+  return text;
+}
+
 std::string RunWatch::describe_node(const Picture& picture, uint32_t node) const {
   const std::string text = "\n  " + name(node);
   if (node == picture.suspended) {
@@ -112,6 +135,7 @@ std::string RunWatch::describe() const {
       (code == kInProgress ? " is in progress"
                            : std::string(" has ended: ") + code_name(static_cast<DvtCode>(code)));
   for (uint32_t lane = 0; lane < 3; ++lane) text += describe_lane(picture, lane);
+  text += describe_bodies();
   uint32_t lines = 0;
   for (const bool begun : {true, false}) {
     for (uint32_t node = 0; node < graph_.node_count && lines < kLines; ++node) {

@@ -478,3 +478,31 @@ TEST_CASE("observers are told of every node of bodies, by the worker who ran it"
     }
   }
 }
+
+TEST_CASE("a run that hangs in a body is told with the body's node") {
+  static std::map<const DvtContext*, std::string> names;
+  static std::atomic<bool> held, go_on;
+  Sample sample(2);
+  sample.bind({});
+  (void)sample.learn_names(names);
+  davit::test::dynamic_hook.store([](const DvtContext* context) -> DvtCode {
+    if (names.at(context) != "loop/then") return DVT_OK;
+    held.store(true);
+    while (!go_on.load()) std::this_thread::yield();
+    return DVT_OK;
+  });
+  DvtRunOptions options;
+  dvt_run_options_init(&options);
+  options.flags = DVT_RUN_WATCHED;
+  Error error;
+  std::thread caller([&] { error = sample.executor().run(options); });
+  while (!held.load()) std::this_thread::yield();
+  const std::string waits = sample.executor().describe_waits();
+  go_on.store(true);
+  caller.join();
+  check_ok(error);
+  CHECK(waits.find("(Loop, loop) has begun") != std::string::npos);
+  CHECK(waits.find(" begun; last begun: node 2 (dyn.Double, loop/then)") != std::string::npos);
+  davit::test::dynamic_hook.store(nullptr);
+  sample.check_output();
+}
