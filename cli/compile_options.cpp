@@ -22,7 +22,8 @@ constexpr const char* kNames[] = {"--target",       "--shapes",         "--dim",
                                   "--disable-pass", "--enable-pass",    "--only-pass",
                                   "--save-passes",  "--plan-budget-ms", "--isa",
                                   "--no-cache",     "--dynamic-batch",  "--dynamic-image-size",
-                                  "--dynamic-dims", "--input-format",   "--streams"};
+                                  "--dynamic-dims", "--input-format",   "--streams",
+                                  "--stream-gain"};
 
 // "in0:1x3x224x224,in1=1x4". A name may hold ':' itself ("input:0:1x4"): the last one splits.
 Status parse_shapes(const std::string& text, compiler::CompileOptions& options) {
@@ -259,6 +260,11 @@ void CompileArguments::add_options(OptionSet& options, Targets targets) {
   if (targets == Targets::kAll) {
     options.add("--streams", streams_, {.min = 1, .max = lowering::kStreamsMax},
                 "Streams of a static ascend image, at most; events order their tasks", "");
+    options.add(
+        "--stream-gain", stream_gain_, {.min = 0, .max = 1e9},
+        "The part of the modelled time on one stream that several have to promise; more than "
+        "1 takes them anyway",
+        "for less they are not worth it");
   }
   options.add("--plain-sums", plain_sums_,
               "Generate convolutions as sums of their products: no Winograd",
@@ -323,6 +329,10 @@ Status CompileArguments::check() const {
   if (status.ok() && streams_ > 1 && unused.target == DVT_TARGET_CPU) {
     status = usage_error("--streams would do nothing: the image is for the cpu", "--target ascend");
   }
+  const bool gains = stream_gain_ != compiler::CompileOptions().stream_gain;
+  if (status.ok() && streams_ < 2 && gains) {
+    status = usage_error("--stream-gain would do nothing: one stream was asked for", "--streams 4");
+  }
   if (status.ok() && !save_passes_.empty()) status = check_folder(save_passes_);
   return status;
 }
@@ -357,6 +367,7 @@ Result<compiler::CompileOptions> CompileArguments::parse() const {
   options.workers = static_cast<uint32_t>(workers_);
   options.pieces = static_cast<uint32_t>(std::max(pieces_, workers_));
   options.streams = static_cast<uint32_t>(streams_);
+  options.stream_gain = stream_gain_;
   options.node_costs_ns = node_costs_ns_;
   options.external_weights = external_weights_;
   return options;

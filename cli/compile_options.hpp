@@ -77,6 +77,7 @@ class CompileArguments {
   std::string save_passes_;
   uint64_t level_ = 2;
   uint64_t workers_ = 1, pieces_ = 1, streams_ = 1;
+  double stream_gain_ = compiler::CompileOptions().stream_gain;
   bool takes_workers_ = false;
   bool external_weights_ = false;
   bool takes_external_weights_ = false;

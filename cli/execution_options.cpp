@@ -203,6 +203,9 @@ Result<Workers> ExecutionArguments::workers(Session& session) {
   workers.schedule = *schedule_of(schedule_);
   workers.pool = pool_.get();
   if (workers_ == 1 || pool_ != nullptr) return workers;
+  if (workers.schedule == DVT_SCHEDULE_SEQUENTIAL) {
+    session.warn("--schedule sequential runs on one worker: --workers is for compiling alone");
+  }
   auto pool = make_pool(static_cast<uint32_t>(workers_));
   if (!pool.ok()) return std::move(pool.status());
   pool_ = std::move(*pool);

@@ -151,6 +151,9 @@ Status RunCommand::check_options(OptionSet& options) {
     dump_regex_.emplace(std::move(*regex));
     if (status = ValueFolderWriter::check_new(dump_folder_); !status.ok()) return status;
   }
+  if (iterations_ == 1 && options.given("--percentiles")) {
+    return usage_error("--percentiles would do nothing with one iteration", "--iterations 100");
+  }
   const bool compares = !test_data_.empty() || !expect_.empty();
   if (const std::string name = ToleranceArguments::given(options); !compares && !name.empty()) {
     return usage_error(fmt::format("{} would do nothing without --expect or --test-data", name));

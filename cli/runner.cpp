@@ -336,9 +336,13 @@ void report_compilation(Session& session, const compiler::CompileReport& report,
     session.print("  no schedule: {}\n", report.why_no_schedule);
   }
   if (report.streams.count > 1) {
-    session.print("  {} streams, {} between them; {} of {} edges need none of their own\n",
-                  report.streams.count, format_count(report.streams.events, "event"),
-                  report.streams.implied_edges, report.streams.crossing_edges);
+    session.print(
+        "  {} streams, {} between them; {} of {} edges need none of their own; promises {} instead "
+        "of "
+        "{}\n",
+        report.streams.count, format_count(report.streams.events, "event"),
+        report.streams.implied_edges, report.streams.crossing_edges,
+        format_time(report.streams.promised_ns), format_time(report.streams.one_stream_ns));
   } else if (!report.why_one_stream.empty()) {
     session.print("  one stream: {}\n", report.why_one_stream);
   }

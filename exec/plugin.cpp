@@ -2,12 +2,18 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/status.hpp"
 #include "davit/plugin.h"
@@ -205,6 +211,62 @@ Status check(const DvtPlugin* plugin) {
   return status;
 }
 
+// Records as they were in ABI 1, without passes over the whole graph, times and sources.
+struct PassOfAbi1 {
+  const char* name;
+  uint32_t stage;
+  uint32_t reserved;
+  const char* pattern;
+  const char* replacement;
+  const char* domain;
+  int64_t version;
+};
+struct PluginOfAbi1 {
+  uint32_t struct_size;
+  uint32_t abi_version;
+  const char* name;
+  const char* version;
+  DvtKernelTable kernels;
+  const DvtPluginOperator* operators;
+  size_t operator_count;
+  const PassOfAbi1* passes;
+  size_t pass_count;
+};
+static_assert(sizeof(PassOfAbi1) == offsetof(DvtPluginPass, run));
+static_assert(sizeof(PluginOfAbi1) == offsetof(DvtPlugin, times));
+
+struct Converted {
+  std::vector<DvtPluginPass> passes;
+  DvtPlugin plugin{};
+};
+
+// What the plug-in would return today. Plug-ins are never unloaded, and neither is this.
+const DvtPlugin* converted(const PluginOfAbi1& old) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<const PluginOfAbi1*, std::unique_ptr<Converted>>();
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Converted>& made = known[&old];
+  if (made != nullptr) return &made->plugin;
+  auto fresh = std::make_unique<Converted>();
+  for (size_t i = 0; old.passes != nullptr && i < old.pass_count; ++i) {
+    const PassOfAbi1& pass = old.passes[i];
+    fresh->passes.push_back({.name = pass.name,
+                             .stage = pass.stage,
+                             .reserved = pass.reserved,
+                             .pattern = pass.pattern,
+                             .replacement = pass.replacement,
+                             .domain = pass.domain,
+                             .version = pass.version,
+                             .run = nullptr});
+  }
+  std::memcpy(&fresh->plugin, &old, sizeof old);
+  fresh->plugin.struct_size = sizeof(DvtPlugin);
+  fresh->plugin.abi_version = DVT_PLUGIN_ABI_VERSION;
+  fresh->plugin.passes = old.passes == nullptr ? nullptr : fresh->passes.data();
+  made = std::move(fresh);
+  return &made->plugin;
+}
+
 Status load(const char* path, const DvtPlugin** plugin) {
   // dlopen() looks for names without a slash along the library path: a file is what is meant.
   std::string file = path;
@@ -232,6 +294,11 @@ Status load(const char* path, const DvtPlugin** plugin) {
   static_assert(sizeof entry == sizeof symbol, "POSIX: a function fits an object pointer");
   std::memcpy(&entry, &symbol, sizeof entry);
   *plugin = entry();
+  if (*plugin != nullptr && (*plugin)->abi_version == 1 &&
+      (*plugin)->struct_size == sizeof(PluginOfAbi1)) {
+    // The two records begin alike.
+    *plugin = converted(*reinterpret_cast<const PluginOfAbi1*>(*plugin));
+  }
   return check(*plugin);
 }
 

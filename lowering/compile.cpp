@@ -106,7 +106,12 @@ std::string canonical_options(const CompileOptions& options) {
     }
   }
   if (options.pieces > 1) text += " pieces=" + std::to_string(options.pieces);
-  if (options.streams > 1) text += " streams=" + std::to_string(options.streams);
+  if (options.streams > 1) {
+    text += " streams=" + std::to_string(options.streams);
+    if (options.stream_gain != CompileOptions().stream_gain) {
+      text += " stream-gain=" + std::to_string(options.stream_gain);
+    }
+  }
   if (options.external_weights) text += " external-weights";
   if (options.plan_budget_ms != CompileOptions().plan_budget_ms) {
     text += " plan-budget-ms=" + std::to_string(options.plan_budget_ms);
@@ -295,7 +300,9 @@ lowering::Sharing sharing_of(const CompileOptions& options) {
 lowering::AscendPasses ascend_passes(const CompileOptions& options) {
   return {.move_to_init = does_in_lowering("move_to_init", options),
           .fuse_copies = does_in_lowering("fuse_copies", options),
-          .streams = options.streams};
+          .order_launches = does_in_lowering("order_launches", options),
+          .streams = options.streams,
+          .stream_gain = options.stream_gain};
 }
 
 void report_schedule(const lowering::Lowered& lowered, const CompileOptions& options,
@@ -356,7 +363,7 @@ Result<image::ImageModel> lower_module(ir::Module& module, const CompileOptions&
   if (options.streams > 1 && lowered->streams.count < 2) {
     report.why_one_stream = !ascend             ? "the image is for the cpu"
                             : report.is_dynamic ? "shapes are set at run time"
-                                                : "no two tasks would run at a time";
+                                                : lowered->why_one_stream;
   }
   stages.start("plan memory");
   auto method = lowering::place_values(*lowered, options.plan_budget_ms);

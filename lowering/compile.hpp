@@ -49,6 +49,8 @@ struct CompileOptions {
   uint32_t pieces = 1;
   // Of static ascend images: streams of Main, at most (lowering/stream_plan.hpp); 1 to kStreamsMax.
   uint32_t streams = 1;
+  // The part of the modelled time on one stream, host included, that several have to promise.
+  double stream_gain = 0.98;
   // It pays when it promises at most this part of the time on one worker. Executors, which measure,
   // want 5 % too.
   double schedule_gain = 0.95;

@@ -49,8 +49,10 @@ struct Lowered {
   // need no event of their own.
   struct Streams {
     uint32_t count = 1, events = 0, crossing_edges = 0, implied_edges = 0;
+    double promised_ns = 0, one_stream_ns = 0;  // Modelled.
   };
   Streams streams;
+  std::string why_one_stream;  // When several were asked for.
 };
 
 // For how many workers to make a schedule, and the part of the modelled time on one worker that it
@@ -81,9 +83,11 @@ bool needs_dynamic_lowering(const ir::Module& module);
 
 // What lower_ascend() does beyond what it must; passes::lowering_passes().
 struct AscendPasses {
-  bool move_to_init = false;  // Pure steps of constants alone run once.
-  bool fuse_copies = false;   // Small inputs share a copy.
-  uint32_t streams = 1;       // At most; 1 to kStreamsMax (stream_plan.hpp).
+  bool move_to_init = false;    // Pure steps of constants alone run once.
+  bool fuse_copies = false;     // Small inputs share a copy.
+  bool order_launches = false;  // Of several streams: by distance to the end, if that is sooner.
+  uint32_t streams = 1;         // At most; 1 to kStreamsMax (stream_plan.hpp).
+  double stream_gain = 1;  // The part of the modelled time on one that several have to promise.
 };
 
 // Host-scheduled: Init sinks the weights into device memory, Main allocates, launches, frees and

@@ -55,11 +55,14 @@ AscendLowering::AscendLowering(const ir::Module& module, const Prepared& prepare
   }
 }
 
-Result<Lowered> AscendLowering::run() {
+double AscendLowering::prepare() {
   find_last_reads();
   find_moved();
   choose_pack(used_inputs());
-  if (passes_.streams > 1) plan(passes_.streams);
+  return passes_.streams > 1 ? plan(passes_.streams) : 0;
+}
+
+Result<Lowered> AscendLowering::run() {
   begin_init();
   Status status = add_inputs();
   for (uint32_t i = 0; status.ok() && i < prepared_.steps.size(); ++i) status = add_step(i);
@@ -89,8 +92,14 @@ Result<Lowered> AscendLowering::run() {
   if (moved > 0) lowered.changes.emplace_back("move_to_init", moved);
   if (!pack_.ports.empty()) lowered.changes.emplace_back("fuse_copies", pack_.ports.size());
   if (has_streams()) {
-    lowered.streams = {plan_->streams, plan_->events, plan_->crossing_edges, plan_->implied_edges};
+    lowered.streams = {.count = plan_->streams,
+                       .events = plan_->events,
+                       .crossing_edges = plan_->crossing_edges,
+                       .implied_edges = plan_->implied_edges,
+                       .promised_ns = plan_->makespan_ns,
+                       .one_stream_ns = plan_->one_stream_ns};
   }
+  lowered.why_one_stream = std::move(why_one_stream_);
   return lowered;
 }
 
@@ -429,7 +438,18 @@ Result<Lowered> lower_ascend(const ir::Module& module, const std::string& soc,
                              const AscendPasses& passes) {
   auto prepared = prepare(module);
   if (!prepared.ok()) return std::move(prepared.status());
-  return AscendLowering(module, *prepared, soc, passes).run();
+  AscendLowering lowering(module, *prepared, soc, passes);
+  const double promised_ns = lowering.prepare();
+  if (passes.streams < 2 || !passes.order_launches) return lowering.run();
+  auto steps = lowering.reordered();
+  if (!steps) return lowering.run();
+  Prepared other = *prepared;
+  other.steps = std::move(*steps);
+  AscendLowering reordered(module, other, soc, passes);
+  if (reordered.prepare() >= promised_ns) return lowering.run();
+  auto lowered = reordered.run();
+  if (lowered.ok()) lowered->changes.emplace_back("order_launches", uint32_t(other.steps.size()));
+  return lowered;
 }
 
 }  // namespace davit::lowering

@@ -25,6 +25,13 @@ class AscendLowering {
  public:
   AscendLowering(const ir::Module& module, const Prepared& prepared, const std::string& soc,
                  const AscendPasses& passes);
+  // Decides what goes where. Returns the modelled time of a run where several streams were asked
+  // for, else 0.
+  double prepare();
+  // The steps in another order: by how far it is from each to the end. Nothing where that is
+  // theirs. After prepare().
+  [[nodiscard]] std::optional<std::vector<Step>> reordered() const;
+  // Expects prepare().
   Result<Lowered> run();
 
  private:
@@ -99,7 +106,7 @@ class AscendLowering {
   [[nodiscard]] uint32_t task_of_input(uint32_t port) const;
   [[nodiscard]] uint32_t task_of_step(uint32_t step) const;
   [[nodiscard]] uint32_t task_of_output(uint32_t port) const;
-  void plan(uint32_t streams_max);
+  double plan(uint32_t streams_max);
   [[nodiscard]] std::vector<StreamTask> tasks() const;
   // Appends the node of a task, with the events around it.
   uint32_t submit(image::Node node, uint32_t task);
@@ -129,6 +136,8 @@ class AscendLowering {
   uint32_t launch_edges_removed_ = 0, launch_edges_kept_ = 0;
 
   std::optional<StreamPlan> plan_;
+  std::vector<StreamTask> tasks_;  // Where several streams were asked for.
+  std::string why_one_stream_;
   std::vector<Block> blocks_;
   std::vector<uint32_t> record_;  // By task: the node that records its event.
 };

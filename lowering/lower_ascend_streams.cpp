@@ -1,14 +1,21 @@
 // Several streams: which task goes where, events around tasks, memory that is used again where
 // events order its users. See lower_ascend.hpp and stream_plan.hpp.
 #include <algorithm>
+#include <cmath>
 
 #include "lowering/lower_ascend.hpp"
 
 namespace davit::lowering {
 namespace {
 
-// Of a device of the 910B's size, about: plans need the order of magnitude.
-constexpr double kLaunchNs = 3000;
+// Of a device of the 910B's size, about: plans need the order of magnitude. What kernels of each
+// kind take besides their work, and what the host takes to submit one, or an event.
+constexpr double kProductNs = 7000;
+constexpr double kConvolutionNs = 12'000;
+constexpr double kVectorNs = 4000;
+constexpr double kCpuNs = 7500;
+constexpr double kCopyNs = 8000;
+constexpr double kSubmitNs = 9000;
 constexpr double kProductsPerNs = 100'000;  // Multiplications of the cube cores.
 constexpr double kBytesPerNs = 1000;        // To and from device memory.
 constexpr double kElementsPerNs = 1500;     // In one pass of the vector cores.
@@ -22,13 +29,14 @@ StreamTask task_of(const DvtTaskCost& cost) {
     case DVT_TASK_MATMUL:
     case DVT_TASK_CONV: {
       const double products = double(cost.batch) * double(cost.m) * double(cost.n) * double(cost.k);
-      return {Engine::kCube, kLaunchNs + std::max(products / kProductsPerNs, moved), {}};
+      const double head = cost.kind == DVT_TASK_CONV ? kConvolutionNs : kProductNs;
+      return {Engine::kCube, head + std::max(products / kProductsPerNs, moved), {}};
     }
     case DVT_TASK_AICPU:
-      return {Engine::kCpu, kLaunchNs + elements / kCpuElementsPerNs, {}};
+      return {Engine::kCpu, kCpuNs + elements / kCpuElementsPerNs, {}};
     default: {
       const double passes = double(cost.vector_passes_x100) / 100;
-      return {Engine::kVector, kLaunchNs + std::max(elements * passes / kElementsPerNs, moved), {}};
+      return {Engine::kVector, kVectorNs + std::max(elements * passes / kElementsPerNs, moved), {}};
     }
   }
 }
@@ -58,7 +66,7 @@ std::vector<StreamTask> AscendLowering::tasks() const {
   };
   const auto inputs = module_.graph_inputs(ir::kMainGraph);
   for (uint32_t port = 0; port < inputs.size(); ++port) {
-    const double copy = kLaunchNs + bytes_of(inputs[port]) / kCopyBytesPerNs;
+    const double copy = kCopyNs + bytes_of(inputs[port]) / kCopyBytesPerNs;
     const bool alone = task_of_input(port) == port;
     tasks.push_back({Engine::kCopyIn, alone ? copy : 0, {}});
     writer[index_of(inputs[port])] = task_of_input(port);
@@ -81,18 +89,45 @@ std::vector<StreamTask> AscendLowering::tasks() const {
     }
   }
   for (const ir::ValueId output : module_.graph_outputs(ir::kMainGraph)) {
-    tasks.push_back({Engine::kCopyOut, kLaunchNs + bytes_of(output) / kCopyBytesPerNs, {}});
+    tasks.push_back({Engine::kCopyOut, kCopyNs + bytes_of(output) / kCopyBytesPerNs, {}});
     need(output);
   }
   return tasks;
 }
 
-void AscendLowering::plan(uint32_t streams_max) {
-  const std::vector<StreamTask> all = tasks();
-  StreamPlan made = plan_streams(all, streams_max);
-  if (made.streams < 2) return;
-  record_.assign(all.size(), image::kNone);
+// Returns the time of the plan that is taken.
+double AscendLowering::plan(uint32_t streams_max) {
+  tasks_ = tasks();
+  // Streams that are taken whatever they promise are laid out for the device alone.
+  StreamPlan made = plan_streams(tasks_, streams_max, passes_.stream_gain > 1 ? 0 : kSubmitNs);
+  if (made.streams < 2) {
+    why_one_stream_ = "no two tasks would run at a time, as fast as a host submits them";
+    return made.one_stream_ns;
+  }
+  if (made.makespan_ns > passes_.stream_gain * made.one_stream_ns) {
+    const auto text = [](double ns) { return std::to_string(std::llround(ns / 1000)) + " us"; };
+    why_one_stream_ = std::to_string(made.streams) + " promise " + text(made.makespan_ns) +
+                      " with " + std::to_string(made.events) + " events, one " +
+                      text(made.one_stream_ns);
+    return made.one_stream_ns;
+  }
+  record_.assign(tasks_.size(), image::kNone);
   plan_ = std::move(made);
+  return plan_->makespan_ns;
+}
+
+std::optional<std::vector<Step>> AscendLowering::reordered() const {
+  const uint32_t first = task_of_step(0);
+  std::vector<uint32_t> order = order_by_distance(tasks_, first, task_of_output(0));
+  // What Init runs comes first: its readers do not know it as a task.
+  std::vector<Step> steps;
+  for (uint32_t i = 0; i < moves_.size(); ++i) {
+    if (moves_[i]) steps.push_back(prepared_.steps[i]);
+  }
+  std::erase_if(order, [&](uint32_t task) { return moves_[task - first]; });
+  if (std::is_sorted(order.begin(), order.end())) return std::nullopt;
+  for (const uint32_t task : order) steps.push_back(prepared_.steps[task - first]);
+  return steps;
 }
 
 uint32_t AscendLowering::submit(image::Node node, uint32_t task) {

@@ -21,8 +21,9 @@
  * Trust    A plug-in is code of the process; nothing confines it. Its record is checked when it is
  *          loaded. Kernels still check() what they are given: images are untrusted.
  * Memory   Everything a plug-in points to lives as long as the process: plug-ins are not unloaded.
- * Versions DVT_PLUGIN_ABI_VERSION changes with the records below; plug-ins of another version are
- *          refused.
+ * Versions DVT_PLUGIN_ABI_VERSION changes with the records below. Shared objects of older versions
+ *          are loaded (ABI 1: without DvtPluginPass.run and what follows DvtPlugin.pass_count), of
+ *          newer ones refused; plug-ins that are linked in have the version of this header.
  */
 #pragma once
 

@@ -179,7 +179,8 @@ std::span<const Pass> all_passes();
 
 // What lowerings of static graphs do, in names and levels like those of passes: split_products
 // (lowering/ split_products.hpp), view_parts, join_parts, work_in_place for the cpu
-// (lowering/share_memory.hpp), move_to_init and fuse_copies for ascend (lowering/lower.hpp).
+// (lowering/share_memory.hpp), move_to_init, fuse_copies and order_launches for ascend
+// (lowering/lower.hpp).
 struct LoweringPass {
   std::string_view name;
   Level level;

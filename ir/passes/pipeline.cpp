@@ -41,9 +41,10 @@ constexpr std::array kPasses = {
     Pass{"fuse_epilogues", fuse_epilogues, Level::kFuse},
 };
 constexpr std::array kLoweringPasses = {
-    LoweringPass{"split_products", Level::kFuse}, LoweringPass{"view_parts", Level::kFold},
-    LoweringPass{"join_parts", Level::kFold},     LoweringPass{"work_in_place", Level::kFold},
-    LoweringPass{"move_to_init", Level::kFold},   LoweringPass{"fuse_copies", Level::kFuse},
+    LoweringPass{"split_products", Level::kFuse},      LoweringPass{"view_parts", Level::kFold},
+    LoweringPass{"join_parts", Level::kFold},          LoweringPass{"work_in_place", Level::kFold},
+    LoweringPass{"move_to_init", Level::kFold},        LoweringPass{"fuse_copies", Level::kFuse},
+    LoweringPass{"order_launches", Level::kEliminate},
 };
 
 constexpr size_t kLowerScans = 2;

@@ -151,7 +151,10 @@ DVT_INLINE DvtCode run_conv(const DvtContext* ctx, DvtDType dtype) {
   const void* w = dvt_input_data(ctx, 1);
   const void* bias = dvt_has_input(ctx, 2) ? dvt_input_data(ctx, 2) : NULL;
   void* y = dvt_output_data(ctx, 0);
-  if (dvt_input_tensor(ctx, 0)->bytes == 0 || dvt_input_tensor(ctx, 1)->bytes == 0) {
+  /* Padding is zeros that are multiplied, also where there is nothing else. */
+  static const double nothing = 0;
+  if (dvt_input_tensor(ctx, 0)->bytes == 0) x = &nothing;
+  if (dvt_input_tensor(ctx, 1)->bytes == 0) {
     dvt_conv_fill_bias(ctx, dtype);
   } else if (dtype == DVT_F32 && dvt_has_output(ctx, 1)) {
     dvt_conv_f32(&conv, x, w, bias, y, dvt_output_data(ctx, 1));

@@ -116,9 +116,12 @@ static double half_width(const Axis* axis) {
 }
 
 static bool keeps_every_element(const Axis* axis) {
-  const int64_t coordinates = axis->attributes->coordinates;
-  return axis->in == axis->out && axis->scale == 1.0 && coordinates != DVT_RESIZE_TF_CROP &&
-         coordinates != DVT_RESIZE_TF_HALF_PIXEL_FOR_NN;
+  const DvtResizeAttributes* attributes = axis->attributes;
+  if (axis->in != axis->out || axis->scale != 1.0) return false;
+  if (attributes->coordinates == DVT_RESIZE_TF_CROP) {
+    return attributes->roi_start[axis->dim] == 0.0 && attributes->roi_end[axis->dim] == 1.0;
+  }
+  return attributes->coordinates != DVT_RESIZE_TF_HALF_PIXEL_FOR_NN;
 }
 
 /* Output extent and scale of one dim of which the scale is known. When rounding to the nearest

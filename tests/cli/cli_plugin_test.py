@@ -172,6 +172,101 @@ class PluginTest(tool.ToolTest):
         with open(os.path.join(folder, "meson.build"), encoding="utf-8") as file:
             self.assertIn("'own_source_3.c'", file.read())
 
+    def test_a_plugin_of_the_first_abi_loads(self):
+        # The records of davit/plugin.h in ABI 1: a rewrite with two more behind it in memory would
+        # be misread with today's size.
+        source = (
+            '#include "davit/kernel.h"\n'
+            "typedef struct { const char* domain; const char* name; int64_t since, until;"
+            " uint16_t input_min, input_max, output_min, output_max; uint32_t workspaces;"
+            " const char* kernel; void* output_dtype; const void* defaults; } Operator;\n"
+            "typedef struct { const char* name; uint32_t stage, reserved; const char* pattern;"
+            " const char* replacement; const char* domain; int64_t version; } Pass;\n"
+            "typedef struct { uint32_t struct_size, abi_version; const char* name;"
+            " const char* version; DvtKernelTable kernels; const Operator* operators;"
+            " size_t operator_count; const Pass* passes; size_t pass_count; } Plugin;\n"
+            "static DvtCode run(void* c) { const DvtContext* x = c;"
+            " for (int i = 0; i < 4; ++i) ((float*)dvt_output(x, 0)->data)[i] = 7; return 0; }\n"
+            "static DvtCode check(const DvtContext* c, char* r, size_t s)"
+            " { (void)r; (void)s; return dvt_input(c, 0)->tensor->bytes == 16 ? 0 : 1; }\n"
+            "static DvtCode infer(const DvtContext* c, DvtTensor* t, char* r, size_t s)"
+            " { (void)r; (void)s; return dvt_set_shape(t, dvt_input(c, 0)->tensor->rank,"
+            " dvt_input(c, 0)->tensor->dims); }\n"
+            "static const DvtKernel k[] = {{.name = \"old.Seven.f32\", .abi_version = 1,"
+            " .flags = DVT_KERNEL_PURE, .input_min = 1, .input_max = 1, .output_min = 1,"
+            " .output_max = 1, .run = run, .check = check, .infer = infer}};\n"
+            "static const Operator o[] = {{.domain = \"acme\", .name = \"Seven\", .since = 1,"
+            " .until = INT64_MAX, .input_min = 1, .input_max = 1, .output_min = 1,"
+            " .output_max = 1, .kernel = \"old.Seven\"}};\n"
+            "#define PASS(NAME, OP) {.name = NAME, .pattern = \"input %x (%y) = \" OP \" (%x)"
+            " output (%y)\", .replacement = \"input %x (%y) = acme::Seven (%x) output (%y)\","
+            " .domain = \"acme\", .version = 1}\n"
+            "static const Pass p[] = {PASS(\"old_sin\", \"Sin\"), PASS(\"old_cos\", \"Cos\"),"
+            " PASS(\"old_exp\", \"Exp\")};\n"
+            "static const Plugin plugin = {sizeof(Plugin), 1, \"old\", \"1\", {k, 1}, o, 1, p, 3};\n"
+            "const Plugin* dvt_plugin(void) { return &plugin; }\n")
+        plugin = self.build("old.so", source)
+        model = self.path("old.onnx", tool.onnx_model(
+            [("Exp", "", "e", ["x"], ["y"])], [("x", 1, [4])], [("y", 1, [4])]))
+        out = self.path("y.npy")
+        result, document = self.davit_json("run", model, "--plugin", plugin, "--input",
+                                           "4xf32=1,2,3,4", "--output-data", "@" + out)
+        self.check_passed(result)
+        self.assertEqual(document["result"]["compile"]["passes"].get("old_exp"), 1)
+        self.assertEqual(tool.read_npy(out, "f"), [7, 7, 7, 7])
+
+    def test_optional_and_variadic_operands(self):
+        # y = the sum of the inputs that are there; n, which may be left out, = how many there are.
+        plugin = self.build("total.so", (
+            '#include "davit/plugin.h"\n'
+            "static DvtCode run(void* c) { const DvtContext* x = c;"
+            " float* y = dvt_output(x, 0)->data; int64_t n = 0; y[0] = y[1] = 0;"
+            " for (uint32_t i = 0; i < x->input_count; ++i) { const DvtCell* in = dvt_input(x, i);"
+            " if (in == NULL) continue; ++n; y[0] += ((float*)in->data)[0];"
+            " y[1] += ((float*)in->data)[1]; }"
+            " if (x->output_count > 1 && dvt_output(x, 1) != NULL)"
+            " *(int64_t*)dvt_output(x, 1)->data = n; return 0; }\n"
+            "static DvtCode check(const DvtContext* c, char* r, size_t s)"
+            " { (void)c; (void)r; (void)s; return 0; }\n"
+            "static DvtCode infer(const DvtContext* c, DvtTensor* t, char* r, size_t s)"
+            " { (void)r; (void)s; const DvtTensor* x = dvt_input(c, 0)->tensor;"
+            " DvtCode code = dvt_set_shape(t, x->rank, x->dims);"
+            " if (code == 0 && c->output_count > 1) code = dvt_set_shape(t + 1, 0, x->dims);"
+            " return code; }\n"
+            "static DvtDType type(const DvtDType* in, uint32_t n, uint32_t output)"
+            " { (void)in; (void)n; return output == 0 ? DVT_F32 : DVT_I64; }\n"
+            "static const DvtKernel k[] = {{.name = \"total.Total.f32\","
+            " .abi_version = DVT_KERNEL_ABI_VERSION, .flags = DVT_KERNEL_PURE, .input_min = 1,"
+            " .input_max = UINT16_MAX, .output_min = 1, .output_max = 2, .run = run,"
+            " .check = check, .infer = infer}};\n"
+            "static const DvtPluginOperator o[] = {{.domain = \"acme\", .name = \"Total\","
+            " .since_version = 1, .until_version = INT64_MAX, .input_min = 1,"
+            " .input_max = DVT_PLUGIN_VARIADIC, .output_min = 1, .output_max = 2,"
+            " .kernel = \"total.Total\", .output_dtype = type}};\n"
+            "static const DvtPlugin p = {.struct_size = sizeof(DvtPlugin),"
+            " .abi_version = DVT_PLUGIN_ABI_VERSION, .name = \"total\", .kernels = {k, 1},"
+            " .operators = o, .operator_count = 1};\n"
+            "const DvtPlugin* dvt_plugin(void) { return &p; }\n"))
+        nodes = [("Total", "acme", "one", ["x"], ["a"]),
+                 ("Total", "acme", "gap", ["x", "", "x", "x"], ["b", "n"]),
+                 ("Total", "acme", "many", ["x"] * 20, ["c", "m"])]
+        model = self.path("total.onnx", tool.onnx_model(
+            nodes, [("x", 1, [2])],
+            [("a", 1, [2]), ("b", 1, [2]), ("n", 7, []), ("c", 1, [2]), ("m", 7, [])]))
+        files = {name: self.path(name + ".npy") for name in "abcnm"}
+        saved = [word for name, path in files.items() for word in ("--output-data",
+                                                                   f"{name}=@{path}")]
+        self.check_passed(davit("run", model, "--plugin", plugin, "--input", "x=2xf32=1,2", *saved))
+        self.assertEqual([tool.read_npy(files[name], "f") for name in "abc"],
+                         [[1, 2], [3, 6], [20, 40]])
+        self.assertEqual([tool.read_npy(files[name], "q") for name in "nm"], [[3], [20]])
+        # Without the input that must be there.
+        model = self.path("none.onnx", tool.onnx_model(
+            [("Total", "acme", "none", [], ["a"])], [("x", 1, [2])], [("a", 1, [2])]))
+        result = davit("run", model, "--plugin", plugin)
+        self.assertNotEqual(result.code, 0)
+        self.assertIn("none (acme::Total", result.err + result.out)
+
     def test_the_model_of_the_example(self):
         with open(os.path.join(EXAMPLE, "swish.onnx"), "rb") as file:
             checked_in = file.read()

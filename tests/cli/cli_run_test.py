@@ -409,6 +409,8 @@ graph main {
                                                schedule, "--iterations", "12")
             self.check_passed(result)
             ran = document["result"]["schedule"]
+            self.assertEqual("--workers is for compiling alone" in result.err,
+                             schedule == "sequential")
             if schedule != "auto":
                 self.assertEqual(ran["kind"], schedule)
                 self.assertTrue(ran["reason"].startswith("asked for"), ran["reason"])
@@ -435,6 +437,8 @@ graph main {
                           "load", "the image has no schedule")
         self.check_failed(davit("run", image, "--schedule", "planned"), 2, "usage",
                           "would do nothing with one worker")
+        self.check_failed(davit("run", image, "--percentiles", "50"), 2, "usage",
+                          "would do nothing with one iteration")
         self.check_failed(davit("compile", model, "-o", image, "--workers", "0"), 2, "usage",
                           "--workers")
 

@@ -127,13 +127,19 @@ class ShapesTest(tool.ToolTest):
         model = self.path("s.onnx", tool.onnx_model(
             nodes, [("x", 1, [64, 64]), ("w", 1, [64, 64])], [("y", 1, [64, 64])]))
         digests = set()
-        for streams in ("1", "3"):
-            result, document = self.davit_json("run", model, "--target", "ascend", "--streams",
-                                               streams, "--device-mode", "adversarial:3")
+        for streams in ((), ("--streams", "3"), ("--streams", "3", "--stream-gain", "100")):
+            result, document = self.davit_json("run", model, "--target", "ascend", *streams,
+                                               "--device-mode", "adversarial:3")
             self.check_passed(result)
             digests.add(document["result"]["outputs"][0]["digest"])
-            self.assertEqual(document["result"]["compile"]["streams"] > 1, streams == "3")
+            compiled = document["result"]["compile"]
+            self.assertEqual(compiled["streams"] > 1, "--stream-gain" in streams)
+            if len(streams) == 2:
+                self.assertIn("as fast as a host submits them", compiled["why_one_stream"])
+                self.assertIn("one stream: no two tasks", result.err + result.out)
         self.assertEqual(len(digests), 1)
+        result = davit("run", model, "--target", "ascend", "--stream-gain", "0.5")
+        self.check_failed(result, 2, "usage", "--stream-gain would do nothing")
 
     def test_onnx_runtime(self):
         library = os.environ.get("DAVIT_ONNXRUNTIME")

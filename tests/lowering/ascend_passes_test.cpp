@@ -45,6 +45,8 @@ davit::ir::Module branches() {
   return tiny.build({tiny.node("Mul", {left, right}, "y"), right});
 }
 
+constexpr double kAnyGain = 1e9;  // Streams, whatever they promise.
+
 CompileOptions for_ascend() {
   CompileOptions options;
   options.target = DVT_TARGET_ASCEND;
@@ -93,6 +95,7 @@ TEST_CASE("several streams give the results of one, whatever the device does in 
   for (const uint32_t streams : {2U, 3U, 8U}) {
     CompileOptions options = for_ascend();
     options.streams = streams;
+    options.stream_gain = kAnyGain;
     options.enabled_passes = {"fuse_copies"};
     const auto image = compile_module(branches(), options);
     REQUIRE_MESSAGE(image.ok(), image.status().to_string());
@@ -106,6 +109,91 @@ TEST_CASE("several streams give the results of one, whatever the device does in 
     const auto outputs = run_everywhere(image->bytes, inputs);
     for (size_t i = 0; i < expected.size(); ++i) CHECK(outputs[i].bytes == expected[i].bytes);
   }
+}
+
+namespace {
+
+// A chain of products, listed behind many pointwise nodes that have nothing to do with it.
+davit::ir::Module late_chain(int64_t rows, int64_t size) {
+  TinyModule tiny;
+  const auto a = tiny.input("a", {rows, size});
+  const auto w =
+      tiny.constant("w", f32_tensor({size, size}, std::vector<float>(size_t(size * size), 0.001F)));
+  auto sum = a;
+  for (int i = 0; i < 24; ++i) {
+    const std::string branch = std::to_string(i);
+    const auto e = tiny.node("Exp", {tiny.node("Tanh", {a}, "t" + branch)}, "e" + branch);
+    sum = tiny.node("Add", {sum, e}, "s" + branch);
+  }
+  auto chain = a;
+  for (int i = 0; i < 8; ++i) chain = tiny.node("MatMul", {chain, w}, "p" + std::to_string(i));
+  return tiny.build({sum, chain});
+}
+
+}  // namespace
+
+TEST_CASE("streams that promise less than their events cost are refused, with both times") {
+  CompileOptions options = for_ascend();
+  options.streams = 4;
+  const auto small = compile_module(branches(), options);
+  REQUIRE_MESSAGE(small.ok(), small.status().to_string());
+  CHECK(small->report.streams.count == 1);
+  CHECK(small->report.why_one_stream ==
+        "no two tasks would run at a time, as fast as a host submits them");
+  options.stream_gain = 0.1;
+  const auto large = compile_module(late_chain(256, 2048), options);
+  REQUIRE_MESSAGE(large.ok(), large.status().to_string());
+  CHECK(large->report.streams.count == 1);
+  const std::string& why = large->report.why_one_stream;
+  CHECK_MESSAGE(why.find(" promise ") != std::string::npos, why);
+  CHECK_MESSAGE(why.find(" events, one ") != std::string::npos, why);
+  options.stream_gain = kAnyGain;
+  const auto taken = compile_module(branches(), options);
+  REQUIRE(taken.ok());
+  CHECK(taken->report.streams.count > 1);
+  CHECK(taken->report.why_one_stream.empty());
+}
+
+TEST_CASE("with several streams, what is furthest from the end is launched first") {
+  CompileOptions options = for_ascend();
+  options.streams = 2;
+  options.disabled_passes = {"merge_equal_nodes"};  // All branches are alike.
+  const auto ordered = compile_module(late_chain(256, 2048), options);
+  REQUIRE_MESSAGE(ordered.ok(), ordered.status().to_string());
+  CHECK(ordered->report.streams.count == 2);
+  CHECK(change_of(ordered->report, "order_launches") > 0);
+  options.disabled_passes.emplace_back("order_launches");
+  const auto listed = compile_module(late_chain(256, 2048), options);
+  REQUIRE_MESSAGE(listed.ok(), listed.status().to_string());
+  CHECK(change_of(listed->report, "order_launches") == 0);
+  CHECK(ordered->report.streams.promised_ns < ordered->report.streams.one_stream_ns);
+  // The chain's first product, among the launches.
+  const auto place = [](const std::vector<std::byte>& bytes) {
+    const auto model = davit::image::read_image_model(bytes);
+    REQUIRE(model.ok());
+    uint32_t launches = 0;
+    for (const davit::image::Graph& graph : model->graphs) {
+      if (graph.role != davit::image::GraphRole::kMain) continue;
+      for (const davit::image::Node& node : graph.nodes) {
+        if (node.origin == "MatMul_p0" && node.device_kernel != davit::image::kNone) break;
+        launches += node.device_kernel != davit::image::kNone ? 1 : 0;
+      }
+    }
+    return launches;
+  };
+  CHECK(place(ordered->bytes) < 36);
+  CHECK(place(listed->bytes) == 72);
+  // The same results, where a run is cheap.
+  options.stream_gain = kAnyGain;
+  const std::vector<NpyArray> inputs = {f32_array({4, 32}, 0.5F)};
+  const auto expected = compile_module(late_chain(4, 32), options);
+  options.disabled_passes.pop_back();
+  const auto image = compile_module(late_chain(4, 32), options);
+  REQUIRE(expected.ok());
+  REQUIRE(image.ok());
+  const auto results = run_everywhere(expected->bytes, inputs);
+  const auto outputs = run_everywhere(image->bytes, inputs);
+  for (size_t i = 0; i < results.size(); ++i) CHECK(outputs[i].bytes == results[i].bytes);
 }
 
 TEST_CASE("dynamic graphs and the cpu stay on one stream, and say why") {
@@ -163,6 +251,7 @@ TEST_CASE("what depends on constants alone is computed once") {
   for (const uint32_t streams : {1U, 3U}) {
     options.disabled_passes = {"fold_constants"};
     options.streams = streams;
+    options.stream_gain = kAnyGain;
     const auto image = compile_module(module, options);
     REQUIRE_MESSAGE(image.ok(), image.status().to_string());
     const auto outputs = run_everywhere(image->bytes, inputs);

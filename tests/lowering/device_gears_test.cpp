@@ -206,6 +206,7 @@ TEST_CASE("gears on a device give the bits of the cpu, in any order, one stream 
   for (const uint32_t streams : {1U, 3U}) {
     CompileOptions options = with_gears();
     options.streams = streams;
+    options.stream_gain = 1e9;  // Whatever they promise.
     options.enabled_passes = {"fuse_copies"};
     const CompiledImage image = compiled(options);
     CHECK(image.report.gears.size() == 3);
@@ -221,6 +222,7 @@ TEST_CASE("gears on a device run with their lanes apart, too") {
     for (const uint32_t streams : {1U, 3U}) {
       CompileOptions options = with_gears();
       options.streams = streams;
+      options.stream_gain = 1e9;
       check_runs(compiled(options), expected, pool->get());
     }
   }

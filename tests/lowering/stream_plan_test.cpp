@@ -74,6 +74,46 @@ TEST_CASE(
   CHECK(!plan.before(1, 2));
 }
 
+TEST_CASE("what the host takes to submit tasks and events counts") {
+  const std::vector<StreamTask> tasks = {{Engine::kCube, 10'000, {}},
+                                         {Engine::kCube, 10'000, {0}},
+                                         {Engine::kVector, 10'000, {0}},
+                                         {Engine::kVector, 1000, {1, 2}}};
+  CHECK(plan_streams(tasks, 4).one_stream_ns == 31'000);
+  const StreamPlan cheap = plan_streams(tasks, 4, 100);
+  CHECK(cheap.makespan_ns < cheap.one_stream_ns);
+  // A host that is slower than the device: each event makes it later.
+  const StreamPlan dear = plan_streams(tasks, 4, 20'000);
+  CHECK(dear.one_stream_ns == 81'000);
+  CHECK(dear.makespan_ns >= dear.one_stream_ns + 20'000 * double(dear.events));
+}
+
+TEST_CASE("an order by distance keeps edges, and takes the longest way first") {
+  const std::vector<StreamTask> tasks = {{Engine::kCopyIn, 1000, {}}, {Engine::kVector, 10, {0}},
+                                         {Engine::kVector, 10, {1}},  {Engine::kCube, 5000, {0}},
+                                         {Engine::kCube, 5000, {3}},  {Engine::kCopyOut, 10, {2}},
+                                         {Engine::kCopyOut, 10, {4}}};
+  CHECK(davit::lowering::order_by_distance(tasks, 1, 5) == std::vector<uint32_t>{3, 4, 1, 2});
+  std::mt19937 random(3);
+  for (int round = 0; round < 100; ++round) {
+    const auto made = random_tasks(random, 2 + random() % 60);
+    const auto count = uint32_t(made.size());
+    const uint32_t first = random() % count;
+    const uint32_t last = first + random() % (count - first + 1);
+    const auto order = davit::lowering::order_by_distance(made, first, last);
+    REQUIRE(order.size() == last - first);
+    std::vector<uint32_t> place(count, 0);
+    for (uint32_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+    for (const uint32_t task : order) {
+      CHECK(task >= first);
+      CHECK(task < last);
+      for (const uint32_t needed : made[task].after) {
+        if (needed >= first) CHECK(place[needed] < place[task]);
+      }
+    }
+  }
+}
+
 TEST_CASE("one engine is no reason for two streams") {
   const std::vector<StreamTask> tasks = {
       {Engine::kCube, 10'000, {}}, {Engine::kCube, 10'000, {0}}, {Engine::kCube, 10'000, {0}}};

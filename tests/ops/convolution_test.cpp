@@ -442,6 +442,33 @@ TEST_CASE("empty tensors") {
   }
 }
 
+TEST_CASE("padding is zeros that are multiplied, also around nothing") {
+  for (const DvtDType dtype : {DVT_F32, DVT_F64, DVT_F16}) {
+    for (const int64_t extent : {0, 1}) {
+      for (const int64_t channels : {1, 2}) {
+        CAPTURE(extent);
+        CAPTURE(channels);
+        OneNode node("Conv", 11);
+        Values weights(size_t(channels) * 3, 0.0);
+        weights[0] = std::numeric_limits<double>::infinity();
+        node.attribute("pads", Dims{2, 2})
+            .constant(
+                make_data(dtype, {1, channels, extent}, Values(size_t(channels * extent), 1.0)))
+            .constant(make_data(dtype, {1, channels, 3}, weights))
+            .constant(make_data(dtype, {1}, {1.0}));
+        const auto y = node.evaluate();
+        REQUIRE_MESSAGE(y.ok(), y.status().to_string());
+        const Values values = to_values((*y)[0]);
+        REQUIRE(values.size() == size_t(2 + extent));
+        // Where the infinite weight meets padding there is no number.
+        for (size_t i = 0; i < values.size(); ++i) {
+          CHECK(std::isnan(values[i]) == !(extent == 1 && i == 2));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Conv: shapes with unknown dims") {
   OneNode node("Conv", 11);
   const ir::Dim n = node.symbol("N");

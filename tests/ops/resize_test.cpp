@@ -321,6 +321,31 @@ TEST_CASE("tf_crop_and_resize: region, extrapolation, and the region's part in t
                      1e-5) <= 0.0);
 }
 
+TEST_CASE("tf_crop_and_resize: planes that the region keeps are apart, whatever is in them") {
+  for (const char* mode : {"linear", "cubic"}) {
+    Config c = with_extents({1, 3, 4, 4}, {1, 3, 3, 5});
+    c.mode = mode;
+    c.coordinates = "tf_crop_and_resize";
+    c.nearest = "floor";
+    c.roi = {0, 0, 0.2, 0.1, 1, 1, 0.8, 0.9};
+    Values x(48, 1.0);
+    std::fill(x.begin() + 16, x.begin() + 32, std::numeric_limits<double>::infinity());
+    OneNode node = resize_node(c, 13);
+    node.constant(make_data(DVT_F32, {1, 3, 4, 4}, x))
+        .constant(make_data(DVT_F32, {8}, c.roi))
+        .absent_input()
+        .constant(make_data(DVT_I64, {4}, {1, 3, 3, 5}));
+    const auto outputs = node.evaluate();
+    REQUIRE_MESSAGE(outputs.ok(), outputs.status().to_string());
+    const Values y = to_values((*outputs)[0]);
+    REQUIRE(y.size() == 45);
+    for (size_t i = 0; i < y.size(); ++i) {
+      const bool odd_plane = i >= 15 && i < 30;
+      CHECK(std::isfinite(y[i]) == !odd_plane);
+    }
+  }
+}
+
 TEST_CASE("scales that are no ratio of extents keep their own value") {
   // 4 * 0.6 = 2.4: align_corners spreads over 2.4 - 1, as the reference does.
   OneNode node("Resize", 13);

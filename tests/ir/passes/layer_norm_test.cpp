@@ -74,11 +74,38 @@ TEST_CASE("over several axes, which may be inputs") {
 TEST_CASE("what it is not has a reason") {
   CHECK(reason(kHead + written_out("1", "Mul (%d, %d)")) ==
         "last: means are not over the same last axes, kept");
-  CHECK(reason(kHead + written_out("1, 2", "Mul (%d, %d)")) ==
-        "last: scale 'g' has not the extents of the last axes");
   CHECK(reason(kHead +
                written_out("-1", "Mul (%d, %d)", "(%z) = Add \"last\" (%y, %b) output (%z, %r)")) ==
         "last: interior value 'r' is a graph output");
+}
+
+TEST_CASE("without scale and bias, which other passes remove where they change nothing") {
+  const auto without_scale = [](const std::string& end) {
+    return std::string(kHead) +
+           "(%m) = ReduceMean \"first\" (%x) { axes = ints [-1] } (%d) = Sub (%x, %m) "
+           "(%s) = Mul (%d, %d) (%v) = ReduceMean (%s) { axes = ints [-1] } "
+           "(%e) = Add (%v, %eps) (%r) = Sqrt (%e) (%n) = Div \"divided\" (%d, %r) " +
+           end;
+  };
+  const std::string ones = "const %x.scale: f32[4] = {1, 1, 1, 1} ";
+  check(without_scale("(%z) = Add \"last\" (%n, %b) output (%z)"),
+        "input %x: f32[2, 3, 4] input %g: f32[4] input %b: f32[4] " + ones +
+            "(%z: f32[2, 3, 4]) = davit::LayerNormalization \"first+...+last\" "
+            "(%x, %x.scale, %b) { axis = int -1 epsilon = float 0.001 } output (%z)");
+  check(without_scale("(%z) = Neg \"neg\" (%n) output (%z)"),
+        "input %x: f32[2, 3, 4] input %g: f32[4] input %b: f32[4] " + ones +
+            "(%n: f32[2, 3, 4]) = davit::LayerNormalization \"first+...+divided\" "
+            "(%x, %x.scale) { axis = int -1 epsilon = float 0.001 } "
+            "(%z) = Neg \"neg\" (%n) output (%z)");
+}
+
+TEST_CASE("a scale that does not fit stays a Mul") {
+  check(std::string(kHead) + written_out("1, 2", "Mul (%d, %d)"),
+        "input %x: f32[2, 3, 4] input %g: f32[4] input %b: f32[4] "
+        "const %x.scale: f32[3, 4] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1} "
+        "(%n: f32[2, 3, 4]) = davit::LayerNormalization \"first+...+Div_6\" (%x, %x.scale) "
+        "{ axis = int -2 epsilon = float 0.001 } (%y) = Mul \"scaled\" (%n, %g) "
+        "(%z) = Add \"last\" (%y, %b) output (%z)");
 }
 
 TEST_CASE("a bias that does not fit stays an Add") {
