@@ -450,8 +450,8 @@ TEST_CASE("memory fails at every request of runs by the scheduler") {
   DvtPool* const pool = make_pool(1);
   if (pool == nullptr) return;
   const Setting setting{.pool = pool};
-  // The watch is made in the first run, out of what the account has.
-  fail_everywhere(make_sample("scheduled", davit::test::chain_text(5), 0, false, setting), false);
+  // These runs are watched, and the first one makes what watches.
+  fail_everywhere(make_sample("scheduled", davit::test::chain_text(5), 0, false, setting), true);
   fail_everywhere(make_sample("scheduled, dynamic", davit::test::kDynamicSample, 2, false, setting),
                   true);
   fail_everywhere(make_sample("scheduled, device", device_text(), 0, false, setting), true);
