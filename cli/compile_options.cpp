@@ -327,7 +327,7 @@ Status CompileArguments::check() const {
   }
   if (status.ok()) status = parse_gears(gears_, unused);
   if (status.ok() && streams_ > 1 && unused.target == DVT_TARGET_CPU) {
-    status = usage_error("--streams would do nothing: the image is for the cpu", "--target ascend");
+    status = usage_error("--streams would do nothing without --target ascend", "--target ascend");
   }
   const bool gains = stream_gain_ != compiler::CompileOptions().stream_gain;
   if (status.ok() && streams_ < 2 && gains) {

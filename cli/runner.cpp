@@ -63,14 +63,19 @@ Status Runner::bind_variables(std::span<const PortType> inputs,
                               std::span<const std::string> forms) {
   variable_.assign(inputs.size(), false);
   for (const std::string& form : forms) {
+    if (form.find('=') == std::string::npos) {
+      return usage_error(fmt::format("--variable: '{}' is not INPUT=OUTPUT", form));
+    }
     const auto split = split_assignment(form, inputs, static_cast<uint32_t>(inputs.size()));
     if (!split.ok()) return Status(split.status().detail());
     const auto output =
         std::find_if(outputs_.begin(), outputs_.end(),
                      [&](const HostTensor& tensor) { return tensor.name == split->rest; });
     if (output == outputs_.end()) {
+      std::vector<std::string> names;
+      for (const HostTensor& tensor : outputs_) names.push_back(tensor.name);
       return usage_error(fmt::format("--variable: no output is named '{}'", split->rest),
-                         "--variable INPUT=OUTPUT");
+                         "outputs: " + fmt::format("{}", fmt::join(names, ", ")));
     }
     const auto index = static_cast<uint32_t>(output - outputs_.begin());
     if (variable_[split->port] || variable_outputs_.contains(index)) {

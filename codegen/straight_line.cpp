@@ -467,10 +467,11 @@ Result<StraightLine> Emitter::emit() {
   collect_weights();
   StraightLine result;
   result.source = fmt::format(
-      "/* {1} * cc -std=gnu11 -O3 -ffp-contract=off -fno-trapping-math -fno-math-errno -c {0}.c\n "
+      "/* {1} * cc -std=gnu11 -O3 -ffp-contract=off -fno-trapping-math -fno-math-errno -c "
+      "{0}.c{2}\n "
       "*/\n"
       "#include \"{0}.h\"\n\n",
-      options_.name, head());
+      options_.name, head(), weights_.empty() ? "" : " " + options_.name + "_weights.S");
   result.source += kernels->text() + values_text();
   result.source +=
       "\nstatic const char* failed_node;\n"

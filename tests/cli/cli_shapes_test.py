@@ -96,7 +96,7 @@ class ShapesTest(tool.ToolTest):
                                  (("--dynamic-batch", "1", "--dynamic-dims", "1"), "exclude"),
                                  (("--dynamic-image-size", "4"), "is not HEIGHT,WIDTH"),
                                  (("--input-format", "NHWC"), "do nothing"),
-                                 (("--streams", "2"), "for the cpu")):
+                                 (("--streams", "2"), "without --target ascend")):
             result = davit("compile", model, "-o", self.path("no.davit"), *arguments)
             self.assertEqual(result.code, 2, result.out)
             self.assertIn(words, result.out + result.err)
